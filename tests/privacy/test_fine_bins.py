@@ -85,11 +85,18 @@ def law(event: Event, rows: Rows) -> Law:
     return output_law(run)
 
 
-def priced(epsilon: Fraction = Fraction(1), selection: type = PermuteAndFlip) -> Event:
+def priced(
+    epsilon: Fraction = Fraction(1),
+    selection: type = PermuteAndFlip,
+) -> Event:
     return quantile_bins.event(SCHEMA, epsilon, size=MANY, selection=selection)
 
 
-def pairs(event: Event, *, n_rows: int = 3) -> Iterator[tuple[Law, Law]]:
+def pairs(
+    event: Event,
+    *,
+    n_rows: int = 3,
+) -> Iterator[tuple[Law, Law]]:
     """The laws of datasets of which one has a row more."""
 
     @cache
@@ -167,7 +174,10 @@ def test_every_level_follows_the_prior() -> None:
 
     at_the_coarse_edge = chance(1, 3, 0)
     for fine in (2, 4):
-        assert at_the_coarse_edge == pytest.approx(4 * chance(1, fine, 0), rel=0.02)
+        assert at_the_coarse_edge == pytest.approx(
+            4 * chance(1, fine, 0),
+            rel=0.02,
+        )
 
 
 @pytest.mark.parametrize("accountant", [zcdp.NAME, gdp.NAME])
@@ -187,7 +197,10 @@ def test_cuts_of_the_fine_grid_lose_their_price_in_rho_and_mu(
     assert 0.1 < used <= 1 + TOLERANCE
 
 
-@pytest.mark.parametrize("accountant", [pure.NAME, zcdp.NAME, gdp.NAME])
+@pytest.mark.parametrize(
+    "accountant",
+    [pure.NAME, zcdp.NAME, gdp.NAME],
+)
 @pytest.mark.parametrize("max_rows", [2, 3])
 def test_a_unit_of_several_rows_loses_at_most_the_price_of_its_terms(
     accountant: str, max_rows: int
@@ -219,7 +232,10 @@ def test_a_unit_of_several_rows_loses_at_most_the_price_of_its_terms(
 def test_a_replaced_row_loses_at_most_twice_the_claim() -> None:
     event = priced()
     found = max(
-        loss(law(event, (*rows, one)), law(event, (*rows, other)))
+        loss(
+            law(event, (*rows, one)),
+            law(event, (*rows, other)),
+        )
         for rows in ((), (0.5,), (3.0, 3.5))
         for one, other in itertools.combinations(VALUES, 2)
     )
@@ -256,7 +272,11 @@ def _less_beside_rows(counts: np.ndarray, of_edges: np.ndarray) -> np.ndarray:
 
 def _by_an_exact_test(counts: np.ndarray, of_edges: np.ndarray) -> np.ndarray:
     """A handicap where the cells on both sides are empty."""
-    return np.where(counts[1:] + counts[:-1] > 0, 0, 20)
+    return np.where(
+        counts[1:] + counts[:-1] > 0,
+        0,
+        20,
+    )
 
 
 @pytest.mark.parametrize("flaw", [_less_beside_rows, _by_an_exact_test])
@@ -269,7 +289,14 @@ def test_handicaps_that_follow_the_rows_lose_more(
 
 
 def test_a_grid_that_follows_the_rows_is_an_infinite_loss() -> None:
-    event, coarse = priced(), quantile_bins.event(SCHEMA, Fraction(1), size=0)
+    event, coarse = (
+        priced(),
+        quantile_bins.event(
+            SCHEMA,
+            Fraction(1),
+            size=0,
+        ),
+    )
 
     def of_rows(rows: Rows) -> Law:
         return law(event if len(rows) > 1 else coarse, rows)
@@ -283,7 +310,10 @@ def test_half_of_the_range_would_be_too_little(monkeypatch: pytest.MonkeyPatch) 
     assert worst(priced()) > 1.1
 
 
-@pytest.mark.parametrize("accountant", [pure.NAME, zcdp.NAME, gdp.NAME])
+@pytest.mark.parametrize(
+    "accountant",
+    [pure.NAME, zcdp.NAME, gdp.NAME],
+)
 @pytest.mark.parametrize("selection", [PermuteAndFlip, ExponentialMechanism])
 def test_a_verifier_computes_the_same_price(accountant: str, selection: type) -> None:
     event = priced(Fraction(1, 8), selection)
@@ -305,7 +335,11 @@ def test_many_features_are_cut_on_the_coarse_grid() -> None:
         for number in range(51)
     ]
     for n_features, grid in ((50, Grid.FINE), (51, Grid.COARSE)):
-        of = schema_of(*features[:n_features], classes=["a", "b"], label="y")
+        of = schema_of(
+            *features[:n_features],
+            classes=["a", "b"],
+            label="y",
+        )
         event = quantile_bins.event(of, Fraction(100), size=MANY)
         assert quantile_bins.grid_of(event) is grid
 

@@ -43,7 +43,12 @@ from tests.support.schemas import number_schema
 World = tuple[Encoding, NDArray[np.uint8], NDArray[np.int32]]
 
 
-def world(n_rows: int, *, seed: int, width: int = TARGET_STEPS) -> World:
+def world(
+    n_rows: int,
+    *,
+    seed: int,
+    width: int = TARGET_STEPS,
+) -> World:
     """Random rows whose code depends on their features; the codes of every third row are
     anywhere, the others within ``width`` of each other.
     """
@@ -60,11 +65,20 @@ def world(n_rows: int, *, seed: int, width: int = TARGET_STEPS) -> World:
     ).astype(np.uint8)
     near = TARGET_STEPS // 3 + X[:, 0].astype(np.int64) * width // 10
     far = rng.integers(0, TARGET_STEPS + 1, n_rows)
-    y = np.where(np.arange(n_rows) % 3 == 0, far, np.minimum(near, TARGET_STEPS))
+    y = np.where(
+        np.arange(n_rows) % 3 == 0,
+        far,
+        np.minimum(near, TARGET_STEPS),
+    )
     return encoding, X, y.astype(np.int32)
 
 
-def worst_share(*, seed: int, mu_squared: float = 0.05, width: int = 2**20) -> float:
+def worst_share(
+    *,
+    seed: int,
+    mu_squared: float = 0.05,
+    width: int = 2**20,
+) -> float:
     """The largest share of the price of a tree that a row uses up, over neighbours."""
     encoding, X, y = world(40, seed=seed, width=width)
     plan = number_plan_of(n_trees=10, depth=2, mu_squared=mu_squared)
@@ -79,7 +93,10 @@ def worst_share(*, seed: int, mu_squared: float = 0.05, width: int = 2**20) -> f
 
 
 @pytest.mark.parametrize("mu_squared", [1e-5, 0.05, 2.0])
-@pytest.mark.parametrize("width", [2, 2**14, 2**23])
+@pytest.mark.parametrize(
+    "width",
+    [2, 2**14, 2**23],
+)
 def test_a_row_adds_what_was_priced_and_no_more_on_any_transcript(
     mu_squared: float, width: int
 ) -> None:
@@ -108,7 +125,13 @@ def test_sensitivities_hold_after_unlikely_earlier_releases() -> None:
             ).astype(np.int64)
             for each in first.released
         ]
-        whole = run(plan, encoding, X, y, Transcript(1, script, chosen))
+        whole = run(
+            plan,
+            encoding,
+            X,
+            y,
+            Transcript(1, script, chosen),
+        )
         for row in range(12):
             is_kept = np.arange(12) != row
             replayed = Transcript(1, script, chosen)
@@ -129,7 +152,12 @@ def test_a_whole_job_on_one_transcript(
         {"name": "f", "type": "numeric", "lower": -1, "upper": 1}, lower=0, upper=60
     )
     body = {"n_estimators": 8, "max_depth": depth}
-    terms = Terms(Fraction(2), accountant, Fraction(1, 10**6), max_rows=max_rows)
+    terms = Terms(
+        Fraction(2),
+        accountant,
+        Fraction(1, 10**6),
+        max_rows=max_rows,
+    )
     plan = forest_price.plan(PlanRequest("auto", {}, terms, 60), schema)
     assert plan.algorithm == "nbrt"
     plan = forest_price.plan(PlanRequest("nbrt", body, terms, 60), schema)
@@ -146,14 +174,21 @@ def test_a_whole_job_on_one_transcript(
         grow(plan, schema, rows, transcript, on_tree_done=lambda: None)
         return transcript
 
-    whole = grown(np.ones(30, dtype=np.bool_), Transcript(8))
+    whole = grown(
+        np.ones(30, dtype=np.bool_),
+        Transcript(8),
+    )
     n_medians = 0 if depth == 0 else 15
     assert len(whole.selected) >= 2
     assert len(whole.selected) <= n_medians + 2
     for row in range(0, 30, 4):
         script = Transcript(8, whole.released, whole.selected)
         fewer = grown(np.arange(30) != row, script)
-        for one, other in zip(whole.utilities[:-2], fewer.utilities, strict=False):
+        for one, other in zip(
+            whole.utilities[:-2],
+            fewer.utilities,
+            strict=False,
+        ):
             assert int(np.ptp(one - other)) <= 2
         del fewer.utilities[:-2]
         if depth:
@@ -181,7 +216,12 @@ def test_a_replaced_row_is_a_row_more_and_a_row_less() -> None:
         changed[row] = 0 if y[row] > TARGET_STEPS // 2 else TARGET_STEPS
         script = Transcript(4, whole.released, whole.selected)
         other = run(plan, encoding, X, changed, script)
-        for one, two, square in zip(whole.exact, other.exact, priced, strict=True):
+        for one, two, square in zip(
+            whole.exact,
+            other.exact,
+            priced,
+            strict=True,
+        ):
             moved = int(np.square((one - two).astype(object)).sum())
             assert moved <= 4 * square
             largest = max(largest, Fraction(moved, square))
@@ -220,7 +260,10 @@ def _in_spreads_of_the_rows(
     scales: Scales,
 ) -> NDArray[np.int32]:
     """Residuals in the deviation of the rows at hand, in place of the released spread."""
-    own = np.array([start[0], max(int(y.std()), 1)], dtype=np.int64)
+    own = np.array(
+        [start[0], max(int(y.std()), 1)],
+        dtype=np.int64,
+    )
     return _honest(scores, y, own, scales)
 
 
@@ -231,7 +274,10 @@ def _around_the_mean_of_the_rows(
     scales: Scales,
 ) -> NDArray[np.int32]:
     """Residuals from the exact mean of the rows, in place of the released start."""
-    own = np.array([int(y.mean()), start[1]], dtype=np.int64)
+    own = np.array(
+        [int(y.mean()), start[1]],
+        dtype=np.int64,
+    )
     return _honest(scores, y, own, scales)
 
 
@@ -277,7 +323,10 @@ def test_a_handicap_that_follows_from_the_rows_is_seen(
 ) -> None:
     honest = number_targets.spread_utilities
 
-    def biased(by_distance: NDArray[np.int64], scale: Fraction) -> NDArray[np.int64]:
+    def biased(
+        by_distance: NDArray[np.int64],
+        scale: Fraction,
+    ) -> NDArray[np.int64]:
         steps = np.arange(number_targets.N_SPREADS)
         return honest(by_distance, scale) - 10 * int(by_distance.sum()) * steps
 
@@ -296,7 +345,10 @@ def test_a_start_from_exact_counts_is_seen(monkeypatch: pytest.MonkeyPatch) -> N
         start = honest(parts, label, rows, randomness)
         edges = number_targets.edges_of(label)
         best = number_targets.middle_utilities(rows.target_counts(edges)).argmax()
-        return np.array([edges[best], start[1]], dtype=np.int64)
+        return np.array(
+            [edges[best], start[1]],
+            dtype=np.int64,
+        )
 
     monkeypatch.setattr(grow_module, "_start_of_number", exact)
     encoding, X, y = world(9, seed=3)
@@ -338,7 +390,11 @@ def test_the_integers_of_a_row_do_not_depend_on_other_rows_order_or_partition(
         whole.add_scores(trees[-1], scored[-1])
 
     def rows_at(index: NDArray[np.int64]) -> LocalNumberRows:
-        rows = LocalNumberRows(np.ascontiguousarray(X[index]), y[index], n_classes=0)
+        rows = LocalNumberRows(
+            np.ascontiguousarray(X[index]),
+            y[index],
+            n_classes=0,
+        )
         rows.start(start, scales)
         for tree, own in zip(trees, scored, strict=True):
             rows.add_scores(tree, own)
@@ -362,7 +418,11 @@ def test_the_integers_of_a_row_do_not_depend_on_other_rows_order_or_partition(
         assert np.array_equal(rows._scores, whole._scores[index])
         assert np.array_equal(rows._gradients(), gradients[index])
     parted = BoostedRows(RowParts([rows_at(index) for index in parts]))
-    for one, other in zip(totals(parted), totals(whole), strict=True):
+    for one, other in zip(
+        totals(parted),
+        totals(whole),
+        strict=True,
+    ):
         assert np.array_equal(one, other)
     assert whole.target_counts(edges).sum() == 700
 

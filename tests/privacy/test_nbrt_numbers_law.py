@@ -55,7 +55,14 @@ ENCODING = Encoding.of(
     2,
 )
 PLAN = number_plan_of(
-    n_trees=1, depth=1, mu_squared=0.3, mean_share=0.25, strength=Fraction(1, 2)
+    n_trees=1,
+    depth=1,
+    mu_squared=0.3,
+    mean_share=0.25,
+    strength=Fraction(
+        1,
+        2,
+    ),
 )
 WITHOUT_TREES = replace(
     PLAN,
@@ -67,7 +74,10 @@ WITHOUT_TREES = replace(
 @pytest.fixture(autouse=True)
 def few_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two edges and two spreads, so that selections can be enumerated."""
-    edges = np.array([TARGET_STEPS // 4, TARGET_STEPS // 2], dtype=np.int32)
+    edges = np.array(
+        [TARGET_STEPS // 4, TARGET_STEPS // 2],
+        dtype=np.int32,
+    )
     monkeypatch.setattr(number_targets, "edges_of", lambda _: edges)
     monkeypatch.setattr(number_targets, "N_SPREADS", 2)
     monkeypatch.setattr(number_targets, "_LIKELY_HALVINGS", 1)
@@ -84,16 +94,29 @@ class _FoldedNoise:
         self._walk, self._counts = randomness._walk, iter(counts)
         self.released = list[bytes]()
 
-    def rounded_gaussian(self, shape: tuple[int, ...], *, scale_bits: int) -> "_Folded":
+    def rounded_gaussian(
+        self,
+        shape: tuple[int, ...],
+        *,
+        scale_bits: int,
+    ) -> "_Folded":
         assert scale_bits == 24
         return _Folded(self, shape, next(self._counts))
 
 
 class _Folded(Noise):
-    def __init__(self, noise: _FoldedNoise, shape: tuple[int, ...], count: int) -> None:
+    def __init__(
+        self,
+        noise: _FoldedNoise,
+        shape: tuple[int, ...],
+        count: int,
+    ) -> None:
         self._noise, self._shape, self._count = noise, shape, count
 
-    def added_to(self, exact: NDArray[np.int64]) -> NDArray[np.int64]:
+    def added_to(
+        self,
+        exact: NDArray[np.int64],
+    ) -> NDArray[np.int64]:
         assert exact.shape == self._shape
         result = np.empty_like(exact)
         for index, query in np.ndenumerate(exact):
@@ -109,8 +132,14 @@ class _Folded(Noise):
 
 def law_of(plan: Plan, dataset: Dataset) -> Law:
     """The exact law of all releases, folded."""
-    X = np.array([[code] for code, _ in dataset], dtype=np.uint8).reshape(-1, 1)
-    y = np.array([label for _, label in dataset], dtype=np.int32)
+    X = np.array([[code] for code, _ in dataset], dtype=np.uint8).reshape(
+        -1,
+        1,
+    )
+    y = np.array(
+        [label for _, label in dataset],
+        dtype=np.int32,
+    )
     parts = PricedDraws.of(plan.event)
     of_mean = targets.mean_scales(parts.start).count
     counts = [of_mean]
@@ -190,7 +219,10 @@ def test_selections_means_and_a_tree_lose_no_more_than_their_price() -> None:
 def test_a_unit_of_two_rows_and_a_replaced_row_lose_what_two_rows_cost() -> None:
     two = [((), (one, other)) for one in RECORDS[::2] for other in RECORDS[1::4]]
     replaced = [((one,), (other,)) for one in RECORDS[::2] for other in RECORDS[1::4]]
-    excess, share = worst_excess(iter([*two, *replaced]), squared=4)
+    excess, share = worst_excess(
+        iter([*two, *replaced]),
+        squared=4,
+    )
     assert excess <= 1e-9
     assert share > 0.4
 

@@ -47,18 +47,32 @@ from tests.privacy.test_delta_accounts import share_of_curve
 
 NAN = float("nan")
 LABEL = Label("days", bounds=(-2.0, 6.0))
-SCHEMA = Schema((Feature("x", "categorical", categories=("a", "b", "c")),), LABEL)
+SCHEMA = Schema(
+    (Feature("x", "categorical", categories=("a", "b", "c")),),
+    LABEL,
+)
 Row = tuple[int, float]
 """The code of x, and the label."""
 
 ROWS: tuple[Row, ...] = tuple(
-    itertools.product(range(3), (-2.0, -1.3, 0.0, 2.0, 5.999, 6.0))
+    itertools.product(
+        range(3),
+        (-2.0, -1.3, 0.0, 2.0, 5.999, 6.0),
+    )
 )
 FEW: tuple[Row, ...] = ((0, -2.0), (0, 0.0), (1, 6.0), (1, -2.0))
 ACCOUNTS = {
     "pure": Terms(Fraction(1)),
-    "zcdp": Terms(Fraction(1), zcdp.NAME, Fraction(1, 10**6)),
-    "gdp": Terms(Fraction(1), gdp.NAME, Fraction(1, 10**6)),
+    "zcdp": Terms(
+        Fraction(1),
+        zcdp.NAME,
+        Fraction(1, 10**6),
+    ),
+    "gdp": Terms(
+        Fraction(1),
+        gdp.NAME,
+        Fraction(1, 10**6),
+    ),
 }
 ALL = tuple(SUMS_OF)
 
@@ -74,7 +88,11 @@ class Fixed:
         return np.array(self.answered)[columns.columns[0]]
 
 
-MODELS: Any = [Fixed((-2.0, 6.0, 1.0)), Fixed((0.0, -2.0, 6.0)), Fixed((6.0, 3.3, -2))]
+MODELS: Any = [
+    Fixed((-2.0, 6.0, 1.0)),
+    Fixed((0.0, -2.0, 6.0)),
+    Fixed((6.0, 3.3, -2)),
+]
 
 
 @pytest.fixture(autouse=True)
@@ -108,7 +126,10 @@ def chosen(
 def private_rows(rows: tuple[Row, ...]) -> SanitisedRows:
     codes, labels = zip(*rows, strict=True) if rows else ((), ())
     return SanitisedRows(
-        SanitisedColumns((np.array(codes, dtype=np.int32),), len(rows)),
+        SanitisedColumns(
+            (np.array(codes, dtype=np.int32),),
+            len(rows),
+        ),
         codes_of_numbers(LABEL, np.array(labels, dtype=np.float64)),
         np.zeros((len(rows), 16), dtype=np.uint8),
     )
@@ -118,7 +139,10 @@ def models_of(plan: EvaluationPlan) -> Any:
     return MODELS[: plan.n_models]
 
 
-def law(plan: EvaluationPlan, rows: tuple[Row, ...]) -> dict[object, float]:
+def law(
+    plan: EvaluationPlan,
+    rows: tuple[Row, ...],
+) -> dict[object, float]:
     private = private_rows(rows)
 
     def run(randomness: EnumeratingRandomness) -> object:
@@ -140,7 +164,10 @@ def pairs(
             yield law(plan, (*others, row)), without
 
 
-def worst(plan: EvaluationPlan, rows: tuple[Row, ...] = ROWS) -> float:
+def worst(
+    plan: EvaluationPlan,
+    rows: tuple[Row, ...] = ROWS,
+) -> float:
     return max(loss(one, other) for one, other in pairs(plan, rows))
 
 
@@ -149,7 +176,10 @@ def claim(plan: EvaluationPlan) -> float:
 
 
 @pytest.mark.parametrize("epsilon", ["0.5", "2"])
-@pytest.mark.parametrize("metrics", [["mae"], ["rmse"], ["r2"], ["mae", "r2"]])
+@pytest.mark.parametrize(
+    "metrics",
+    [["mae"], ["rmse"], ["r2"], ["mae", "r2"]],
+)
 def test_sums_lose_their_price_and_no_more(metrics: list[str], epsilon: str) -> None:
     plan = planned(*metrics, terms=Terms(Fraction(epsilon)))
     assert 0.99 * float(epsilon) < claim(plan) <= float(epsilon)
@@ -162,7 +192,11 @@ def test_sums_lose_their_price_and_no_more(metrics: list[str], epsilon: str) -> 
 
 @pytest.mark.parametrize("winner", [False, True])
 def test_the_choice_loses_at_most_its_price(winner: bool) -> None:
-    plan = chosen(winner=winner, terms=Terms(Fraction(2)), largest=2.0)
+    plan = chosen(
+        winner=winner,
+        terms=Terms(Fraction(2)),
+        largest=2.0,
+    )
     assert claim(plan) <= 2
     assert 0.3 * claim(plan) < worst(plan) <= claim(plan) + TOLERANCE
 
@@ -194,7 +228,10 @@ def test_a_price_is_used_up(account: str, max_rows: int, adjacency: Adjacency) -
         assert 0.99 * limit < spent <= limit
 
 
-def exact(plan: EvaluationPlan, rows: tuple[Row, ...]) -> dict[str, int]:
+def exact(
+    plan: EvaluationPlan,
+    rows: tuple[Row, ...],
+) -> dict[str, int]:
     """The sums of the first model, without noise."""
     released = evaluation_draw.release(
         plan, models_of(plan), private_rows(rows), Noiseless()
@@ -208,7 +245,13 @@ def test_one_row_moves_each_sum_by_what_its_event_states(
     account: str, largest: float | None
 ) -> None:
     plan = planned(*ALL, terms=ACCOUNTS[account], largest=largest)
-    nothing, furthest = exact(plan, ()), dict.fromkeys(plan.releases, 0)
+    nothing, furthest = (
+        exact(plan, ()),
+        dict.fromkeys(
+            plan.releases,
+            0,
+        ),
+    )
     assert not any(nothing.values())
     for row in ROWS:
         for name, moved in exact(plan, (row,)).items():
@@ -273,7 +316,10 @@ def test_a_row_moves_every_model_up_by_at_most_the_range_of_the_choice() -> None
     assert (min(moved), max(moved)) == (0, event.range_sensitivity)
 
 
-@pytest.mark.parametrize("answered", [NAN, float("inf"), -1e300])
+@pytest.mark.parametrize(
+    "answered",
+    [NAN, float("inf"), -1e300],
+)
 def test_an_answer_out_of_bounds_adds_nothing_beyond_its_steps(answered: float) -> None:
     model: Any = Fixed((answered, answered, answered))
     plan = planned(*ALL)
@@ -317,7 +363,11 @@ def test_a_unit_moves_the_draws_of_a_release_by_what_was_charged(
             check(
                 plan.event,
                 first,
-                recorded(plan, (*ROWS[:gone], *ROWS[gone + n_rows :]), first),
+                recorded(
+                    plan,
+                    (*ROWS[:gone], *ROWS[gone + n_rows :]),
+                    first,
+                ),
                 accountant=account,
                 n_rows=n_rows,
             )
@@ -381,7 +431,10 @@ def test_a_choice_priced_for_a_quarter_of_the_range_loses_more() -> None:
     assert isinstance(event, PermuteAndFlip)
     flawed = replace(event, inverse_scale=4 * event.inverse_scale)
     [part] = plan.event.parts
-    louder = replace(plan, event=Sequential((replace(part, event=flawed),)))
+    louder = replace(
+        plan,
+        event=Sequential((replace(part, event=flawed),)),
+    )
     assert worst(louder) > 2 * claim(plan)
 
 

@@ -96,14 +96,23 @@ class StartAlone(OfNumbers):
 @pytest.fixture
 def few_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two edges and two spreads, so that selections can be enumerated."""
-    edges = np.array([TARGET_STEPS // 4, TARGET_STEPS // 2], dtype=np.int32)
+    edges = np.array(
+        [TARGET_STEPS // 4, TARGET_STEPS // 2],
+        dtype=np.int32,
+    )
     monkeypatch.setattr(number_targets, "edges_of", lambda _: edges)
     monkeypatch.setattr(number_targets, "N_SPREADS", 2)
     monkeypatch.setattr(number_targets, "_LIKELY_HALVINGS", 1)
 
 
 def start_alone() -> Case:
-    return StartAlone(2, "8", n_rows=2, window=(0, 0), max_depth=0)
+    return StartAlone(
+        2,
+        "8",
+        n_rows=2,
+        window=(0, 0),
+        max_depth=0,
+    )
 
 
 def one_leaf() -> Case:
@@ -148,7 +157,12 @@ CASES = [
     pytest.param(start_alone, 0.5, id="start-alone"),
     pytest.param(one_leaf, 0.8, id="one-leaf"),
     pytest.param(one_split, 0.3, id="one-split"),
-    pytest.param(stops, 0.3, id="stops", marks=pytest.mark.long),
+    pytest.param(
+        stops,
+        0.3,
+        id="stops",
+        marks=pytest.mark.long,
+    ),
     pytest.param(two_trees, 0.5, id="two-trees"),
 ]
 
@@ -244,7 +258,10 @@ def double_spread(monkeypatch: pytest.MonkeyPatch) -> None:
 def handicap_of_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = number_targets.spread_utilities
 
-    def biased(by_distance: NDArray[np.int64], scale: Fraction) -> NDArray[np.int64]:
+    def biased(
+        by_distance: NDArray[np.int64],
+        scale: Fraction,
+    ) -> NDArray[np.int64]:
         steps = np.arange(number_targets.N_SPREADS)
         return honest(by_distance, scale) - 40 * int(by_distance.sum()) * steps
 
@@ -287,7 +304,11 @@ ENCODING = Encoding.of(by_sides(SCHEMA), 32)
 N_ROWS = 60
 
 
-def world(seed: int, *, width: int = 2**26) -> tuple[NDArray[np.uint8], NDArray[Any]]:
+def world(
+    seed: int,
+    *,
+    width: int = 2**26,
+) -> tuple[NDArray[np.uint8], NDArray[Any]]:
     """Random rows; the codes of every third are anywhere, the others near each other."""
     rng = np.random.default_rng(seed)
     X = np.stack(
@@ -295,7 +316,11 @@ def world(seed: int, *, width: int = 2**26) -> tuple[NDArray[np.uint8], NDArray[
     ).astype(np.uint8)
     near = TARGET_STEPS // 3 + X[0].astype(np.int64) * width // 10
     far = rng.integers(0, TARGET_STEPS + 1, N_ROWS)
-    y = np.where(np.arange(N_ROWS) % 3 == 0, far, near)
+    y = np.where(
+        np.arange(N_ROWS) % 3 == 0,
+        far,
+        near,
+    )
     return X, y.astype(np.int32)
 
 
@@ -305,17 +330,30 @@ Tree = tuple[tuple[int, int, bool], NDArray[np.int32]]
 
 def trees(seed: int, n_trees: int = 5) -> list[Tree]:
     rng = np.random.default_rng(seed)
-    splits = [(0, 4, False), (1, 1, True), (0, 7, False)]
+    splits = [
+        (0, 4, False),
+        (1, 1, True),
+        (0, 7, False),
+    ]
     return [
         (
             splits[index % 3],
-            rng.integers(-90_000, 90_000, (2, 1), dtype=np.int32),
+            rng.integers(
+                -90_000,
+                90_000,
+                (2, 1),
+                dtype=np.int32,
+            ),
         )
         for index in range(n_trees)
     ]
 
 
-def descend(rows: LocalResidualRows, split: tuple[int, int, bool], level: int) -> None:
+def descend(
+    rows: LocalResidualRows,
+    split: tuple[int, int, bool],
+    level: int,
+) -> None:
     feature, threshold, equals = split
     n_nodes = 2**level
     rows.descend(
@@ -341,7 +379,12 @@ def held(
     return rows
 
 
-STARTS = [(0, 1), (TARGET_STEPS, 2**14), (TARGET_STEPS // 3, 2**24), (5, TARGET_STEPS)]
+STARTS = [
+    (0, 1),
+    (TARGET_STEPS, 2**14),
+    (TARGET_STEPS // 3, 2**24),
+    (5, TARGET_STEPS),
+]
 
 
 @pytest.mark.parametrize("middle_and_spread", STARTS)
@@ -351,7 +394,10 @@ def test_one_record_moves_one_node_by_256_units(
     """Whatever was released before, also after hostile scores."""
     start = np.array(middle_and_spread, dtype=np.int64)
     X, y = world(1)
-    hostile = np.array([[2**31 - 1], [-(2**31)]], dtype=np.int32)
+    hostile = np.array(
+        [[2**31 - 1], [-(2**31)]],
+        dtype=np.int32,
+    )
     for released in ([], trees(3), [((0, 4, False), hostile)] * 4):
         sums = []
         for kept in (
@@ -409,7 +455,12 @@ def test_the_integers_of_a_row_do_not_depend_on_other_rows(
     assert np.array_equal(divided.leaf_weights(), whole.leaf_weights())
     assert np.array_equal(divided.mean_weights(), whole.mean_weights())
     fresh = [
-        LocalResidualRows(X[:, part], y[part], n_codes=ENCODING.n_codes, n_classes=2)
+        LocalResidualRows(
+            X[:, part],
+            y[part],
+            n_codes=ENCODING.n_codes,
+            n_classes=2,
+        )
         for part in (every, *parts)
     ]
     edges = number_targets.edges_of(SCHEMA.label)
@@ -420,7 +471,10 @@ def test_the_integers_of_a_row_do_not_depend_on_other_rows(
 def test_a_residual_takes_all_lengths() -> None:
     """The control: else the tests above would prove little."""
     X, y = world(2, width=2**24)
-    start = np.array([TARGET_STEPS // 3, 2**25], dtype=np.int64)
+    start = np.array(
+        [TARGET_STEPS // 3, 2**25],
+        dtype=np.int64,
+    )
     rows = held(X, y, start, [])
     weights = rows._weight
     assert weights.max() in (UNIT - 1, UNIT)
@@ -455,7 +509,11 @@ def job_rows(without: int | None = None) -> SanitisedRows:
     kept = np.arange(N_IN_JOB) != without
     n_rows = int(kept.sum())
     columns = SanitisedColumns(tuple(X[:, kept]), n_rows)
-    return SanitisedRows(columns, y[kept], np.zeros((n_rows, 16), dtype=np.uint8))
+    return SanitisedRows(
+        columns,
+        y[kept],
+        np.zeros((n_rows, 16), dtype=np.uint8),
+    )
 
 
 def draws_of(

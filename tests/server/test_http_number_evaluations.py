@@ -19,14 +19,25 @@ from tests.support.pages import fields, section, signed_in, text_of
 from tests.support.server import Server, new_idempotency_key
 
 
-def _models(server: Server, n_models: int = 1) -> tuple[dict[str, Any], list[str]]:
+def _models(
+    server: Server,
+    n_models: int = 1,
+) -> tuple[dict[str, Any], list[str]]:
     dataset = _uploaded(server, public_size=N_ROWS)
     jobs = [server.trained(dataset["id"], **ASKED) for _ in range(n_models)]
     return dataset, [job["model_id"] for job in jobs]
 
 
-def _evaluated(server: Server, path: str, **body: object) -> dict[str, Any]:
-    accepted = server.admin.http.post(path, json=body, headers=new_idempotency_key())
+def _evaluated(
+    server: Server,
+    path: str,
+    **body: object,
+) -> dict[str, Any]:
+    accepted = server.admin.http.post(
+        path,
+        json=body,
+        headers=new_idempotency_key(),
+    )
     assert accepted.status_code == 202, accepted.text
     job = server.ended(accepted.json()["job_id"])
     assert job["state"] == "succeeded", job
@@ -44,7 +55,11 @@ def _errors(server: Server, model: str) -> np.ndarray:
 def test_an_evaluation_releases_what_was_quoted(server: Server) -> None:
     dataset, (model,) = _models(server)
     path = f"/models/{model}/evaluations"
-    body = {"epsilon": "20", "metrics": ["mae", "rmse", "r2"], "largest_error": 10}
+    body = {
+        "epsilon": "20",
+        "metrics": ["mae", "rmse", "r2"],
+        "largest_error": 10,
+    }
     quote = server.admin.http.post(f"{path}/quote", json=body).json()
     sums = ["rows", "absolute", "squared", "centred", "spread"]
     assert quote["releases"] == sums

@@ -40,7 +40,11 @@ def _declared(server: Server, **changes: object) -> dict[str, Any]:
     )
 
 
-def _upload(server: Server, dataset: dict[str, Any], lines: list[str]) -> Any:
+def _upload(
+    server: Server,
+    dataset: dict[str, Any],
+    lines: list[str],
+) -> Any:
     return server.admin.http.post(
         f"/datasets/{dataset['id']}/rows?accept_unknown=true",
         content="\n".join(["age,los_days", *lines, ""]),
@@ -96,7 +100,10 @@ def test_a_declaration_shows_the_bounds(server: Server) -> None:
 def test_other_bounds_are_refused(
     server: Server, label: dict[str, Any], at: str, problem: str
 ) -> None:
-    schema = {**SCHEMA, "label": {"name": "los_days", "type": "number", **label}}
+    schema = {
+        **SCHEMA,
+        "label": {"name": "los_days", "type": "number", **label},
+    }
     body = declaration(schema=schema, partitions=[])
     answer = server.admin.http.post("/declarations", json=body)
     assert answer.status_code == 422, answer.text
@@ -154,12 +161,20 @@ def test_every_way_to_ask_answers_the_same_numbers(
     )
     assert wrong.json()["errors"][0]["accepted"] == ["number"]
 
-    tensor = {"name": "age", "shape": [3], "datatype": "INT64", "data": ages}
+    tensor = {
+        "name": "age",
+        "shape": [3],
+        "datatype": "INT64",
+        "data": ages,
+    }
     described = server.admin.http.get(f"/v2{path}").json()
     assert described["outputs"] == [
         {"name": "label", "datatype": "FP64", "shape": [-1]}
     ]
-    inferred = server.admin.http.post(f"/v2{path}/infer", json={"inputs": [tensor]})
+    inferred = server.admin.http.post(
+        f"/v2{path}/infer",
+        json={"inputs": [tensor]},
+    )
     [output] = inferred.json()["outputs"]
     assert (output["datatype"], output["shape"]) == ("FP64", [3])
     assert output["data"] == numbers
@@ -228,7 +243,12 @@ def test_what_counts_classes_is_refused(server: Server) -> None:
     )
     [error] = refused.json()["errors"]
     assert (error["at"], error["problem"]) == ("/label", "not-for-numbers")
-    other = training(dataset["id"], algorithm="rdt-ta", parameters={}, epsilon="1")
+    other = training(
+        dataset["id"],
+        algorithm="rdt-ta",
+        parameters={},
+        epsilon="1",
+    )
     refused = server.admin.http.post("/plans", json=other)
     [error] = refused.json()["errors"]
     assert (error["at"], error["problem"]) == ("/algorithm", "not-for-numbers")
@@ -280,7 +300,11 @@ def test_dummy_rows_and_tables_are_accepted(server: Server, tmp_path: Path) -> N
 def test_the_form_declares_bounds(server: Server) -> None:
     browser = signed_in(server, server.caller("owner"))
     body = declaration(schema=SCHEMA, partitions=[])
-    text = {"go": "read", "dictionary": json.dumps(body), "once": "c" * 22}
+    text = {
+        "go": "read",
+        "dictionary": json.dumps(body),
+        "once": "c" * 22,
+    }
     columns = browser.post("/ui/datasets/new", data=text)
     form = fields(columns.text)
     assert (form["label.lower"], form["label.upper"]) == ("0", "60")
@@ -316,11 +340,21 @@ def test_auto_and_the_form_of_a_job_take_a_number(
     page = browser.get(path, params={"epsilon": "1"})
     assert page.status_code == 200
     assert "docs/results/regression.md" in page.text
-    asked = training(dataset["id"], algorithm="auto", parameters={}, epsilon="1")
+    asked = training(
+        dataset["id"],
+        algorithm="auto",
+        parameters={},
+        epsilon="1",
+    )
     expected = server.admin.http.post("/plans", json=asked).json()["expected_accuracy"]
     assert expected["sentence"].startswith("Expect an R² of about 0.")
     assert "Expect an R² of about 0." in page.text
-    job = server.trained(dataset["id"], algorithm="auto", parameters={}, epsilon="9")
+    job = server.trained(
+        dataset["id"],
+        algorithm="auto",
+        parameters={},
+        epsilon="9",
+    )
     card = server.admin.http.get(f"/models/{job['model_id']}").json()
     assert card["algorithm"] == chosen
     use = server.admin.http.get(f"/models/{job['model_id']}/importances").json()

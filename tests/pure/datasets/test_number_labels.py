@@ -47,7 +47,11 @@ def ingest(tmp_path: Path) -> Ingestion:
     return Ingestion(tmp_path, SCHEMA)
 
 
-def _codes(ingest: Ingestion, body: str | bytes, **options: Any) -> list[int]:
+def _codes(
+    ingest: Ingestion,
+    body: str | bytes,
+    **options: Any,
+) -> list[int]:
     ingest(body, **options)
     return list(stored_table(ingest.destination).column("label").to_pylist())
 
@@ -74,7 +78,10 @@ def test_a_schema_that_was_damaged_is_refused() -> None:
             Schema.from_json(damaged.to_json())
 
 
-@pytest.mark.parametrize("form", [BodyForm.CSV, BodyForm.PARQUET, BodyForm.ARROW_FILE])
+@pytest.mark.parametrize(
+    "form",
+    [BodyForm.CSV, BodyForm.PARQUET, BodyForm.ARROW_FILE],
+)
 def test_every_form_of_a_file_stores_the_same_parts(
     ingest: Ingestion, form: BodyForm
 ) -> None:
@@ -94,7 +101,11 @@ def test_a_number_out_of_bounds_is_reported_and_clamped(ingest: Ingestion) -> No
 def test_statistics_read_the_number_that_was_written(ingest: Ingestion) -> None:
     ingest(_csv(["5", "", "0.1", "400"]))
     selection = Selection(SCHEMA, ingest.partitions, WHOLE, keep_unlabelled=True)
-    (block,) = private_rows.read_columns([ingest.destination], selection, {"los_days"})
+    (block,) = private_rows.read_columns(
+        [ingest.destination],
+        selection,
+        {"los_days"},
+    )
     numbers = block.columns["los_days"].tolist()
     assert [numbers[0], numbers[2], numbers[3]] == [5.0, 0.1, 60.0]
     assert math.isnan(numbers[1])
@@ -112,7 +123,11 @@ def test_a_file_by_other_bounds_is_not_read(ingest: Ingestion) -> None:
 @given(
     st.floats(-1e9, 1e9),
     st.floats(1e-6, 1e9),
-    st.lists(st.floats(allow_nan=True), min_size=1, max_size=20),
+    st.lists(
+        st.floats(allow_nan=True),
+        min_size=1,
+        max_size=20,
+    ),
 )
 def test_codes_are_record_wise_total_and_nearest(
     lower: float, width: float, values: list[float]
@@ -136,7 +151,10 @@ def test_codes_are_record_wise_total_and_nearest(
     assert np.all(np.abs(numbers_of_codes(label, codes[known]) - clamped) <= slack)
 
 
-@given(st.integers(0, 60_000), st.sampled_from([1, 10, 100, 1_000]))
+@given(
+    st.integers(0, 60_000),
+    st.sampled_from([1, 10, 100, 1_000]),
+)
 def test_a_decimal_is_read_back_exactly(whole: int, unit: int) -> None:
     value = min(whole / unit, 60.0)
     codes = codes_of_numbers(SCHEMA.label, np.array([value]))
@@ -178,8 +196,15 @@ def test_a_draft_takes_the_bounds_of_the_dictionary() -> None:
     assert label == {"name": "cost", "type": "number", "lower": None, "upper": None}
     places = [remark.at for remark in gaps.lacking]
     assert {"/schema/label/lower", "/schema/label/upper"} <= set(places)
-    cut = draft_declaration(text, name="stays", labels={"los_days": (3, 7)})
-    assert cut.declaration["schema"]["label"] == {"name": "los_days", "cuts": [3, 7]}
+    cut = draft_declaration(
+        text,
+        name="stays",
+        labels={"los_days": (3, 7)},
+    )
+    assert cut.declaration["schema"]["label"] == {
+        "name": "los_days",
+        "cuts": [3, 7],
+    }
     again = draft_declaration(
         b'{"name": "stays", "schema": {"features": [], "label": '
         b'{"name": "los_days", "type": "number", "lower": 0, "upper": 60}}}'

@@ -42,10 +42,17 @@ from grovekeeper_forests.releases.forest.predictor import Predictor
 from grovekeeper_forests.releases.forest.price import PlanRequest, plan
 
 LABEL = Label("days", bounds=(0.0, 60.0))
-SCHEMA = Schema((Feature("x", "numeric", 0.0, 1.0, missing=True),), LABEL)
+SCHEMA = Schema(
+    (Feature("x", "numeric", 0.0, 1.0, missing=True),),
+    LABEL,
+)
 CLASSES = Schema(SCHEMA.features, Label("kind", ("a", "b")))
 DELTA = Fraction(1, 10**6)
-ACCOUNTS = [("pure", None), ("zcdp", DELTA), ("gdp", DELTA)]
+ACCOUNTS = [
+    ("pure", None),
+    ("zcdp", DELTA),
+    ("gdp", DELTA),
+]
 ALL = tuple(SUMS_OF)
 
 
@@ -65,7 +72,10 @@ def planned(
     return plan_errors(metrics, facts(accountant, epsilon), scale, score_bins=2)
 
 
-def sums_of(plan: EvaluationPlan, **rows: float) -> dict[str, np.ndarray]:
+def sums_of(
+    plan: EvaluationPlan,
+    **rows: float,
+) -> dict[str, np.ndarray]:
     """Exact sums, in steps."""
     return {
         name: np.array([round(rows[name] * per_row(plan.event_of(name)))])
@@ -73,7 +83,10 @@ def sums_of(plan: EvaluationPlan, **rows: float) -> dict[str, np.ndarray]:
     }
 
 
-def released(plan: EvaluationPlan, exact: dict[str, np.ndarray]) -> Evaluation:
+def released(
+    plan: EvaluationPlan,
+    exact: dict[str, np.ndarray],
+) -> Evaluation:
     tables = {
         name: releases.release_sums(sums, plan.event_of(name), SystemRandomness())
         for name, sums in exact.items()
@@ -202,7 +215,11 @@ def test_noise_of_fine_steps_is_that_of_whole_rows() -> None:
 
 @pytest.mark.parametrize(
     ("largest", "problem"),
-    [(0.0, "too-small"), (-1.0, "too-small"), (60.001, "too-large")],
+    [
+        (0.0, "too-small"),
+        (-1.0, "too-small"),
+        (60.001, "too-large"),
+    ],
 )
 def test_a_largest_error_beyond_the_range_is_refused(
     largest: float, problem: str
@@ -226,13 +243,21 @@ def test_metrics_of_the_other_kind_are_refused() -> None:
     [error] = refused.value.problems
     assert (error.problem, error.accepted) == ("not-for-numbers", ALL)
     with pytest.raises(ParameterInvalid) as refused:
-        price.plan_tables(["mae"], facts("pure", "1", CLASSES), score_bins=2)
+        price.plan_tables(
+            ["mae"],
+            facts("pure", "1", CLASSES),
+            score_bins=2,
+        )
     [error] = refused.value.problems
     assert (error.problem, error.accepted) == ("not-for-classes", price.TABLES)
 
 
 def test_plans_of_classes_keep_their_bytes() -> None:
-    plan = price.plan_tables(["accuracy"], facts("pure", "1", CLASSES), score_bins=32)
+    plan = price.plan_tables(
+        ["accuracy"],
+        facts("pure", "1", CLASSES),
+        score_bins=32,
+    )
     assert json.dumps(plan.to_json()) == (
         '{"releases": ["accuracy"], "n_models": 1, "n_classes": 2, "score_bins": 32, '
         f'"event": {json.dumps(plan.event.to_json())}}}'
@@ -317,6 +342,9 @@ def test_released_numbers_are_near_the_exact_ones(
     }
     for name, value in exact.items():
         told = getattr(error_metrics, name)(evaluation)
-        assert told.estimate == pytest.approx(value, abs=0.1 * (1 + value))
+        assert told.estimate == pytest.approx(
+            value,
+            abs=0.1 * (1 + value),
+        )
         width = told.high - told.low
         assert told.low - width <= value <= told.high + width

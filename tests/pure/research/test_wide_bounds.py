@@ -37,13 +37,21 @@ def notes() -> Dataset:
     chance = np.random.default_rng(5)
     y = (chance.random(1_400) < 0.44).astype(np.int32)
     columns = tuple(
-        (50 + shift * y + 4 * chance.standard_normal(1_400)).clip(20, 80)
+        (50 + shift * y + 4 * chance.standard_normal(1_400)).clip(
+            20,
+            80,
+        )
         for shift in (12, 8, 4, 0)
     )
     features = tuple(
         Feature(f"x{number}", "numeric", lower=20.0, upper=80.0) for number in range(4)
     )
-    return Dataset("notes", Schema(features, Label("y", ("true", "false"))), columns, y)
+    return Dataset(
+        "notes",
+        Schema(features, Label("y", ("true", "false"))),
+        columns,
+        y,
+    )
 
 
 @pytest.mark.parametrize("factor", [1, 20, 1_000])
@@ -65,7 +73,11 @@ def test_bounds_of_a_small_table_leave_the_coarse_grid(factor: int) -> None:
 def test_widened_bounds_hold_every_value_and_the_former_bounds() -> None:
     wide = wide_bounds.widened(WDBC, 20)
 
-    for former, feature in zip(WDBC.schema.features, wide.schema.features, strict=True):
+    for former, feature in zip(
+        WDBC.schema.features,
+        wide.schema.features,
+        strict=True,
+    ):
         assert feature.lower < former.lower
         assert feature.upper > former.upper
         width = former.upper - former.lower

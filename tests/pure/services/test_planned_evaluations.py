@@ -26,7 +26,10 @@ DECLARED: dict[str, Any] = {
 TERMS = Terms(Fraction(1))
 
 
-def stored(n_models: int, declared: dict[str, Any] = DECLARED) -> dict[str, Any]:
+def stored(
+    n_models: int,
+    declared: dict[str, Any] = DECLARED,
+) -> dict[str, Any]:
     """The work of a job that evaluates one model, or chooses the best of several."""
     schema = Schema.from_json(declared)
     scale = error_scale(schema.label, 20.0, 5.0)
@@ -46,7 +49,10 @@ def stored(n_models: int, declared: dict[str, Any] = DECLARED) -> dict[str, Any]
     return dict(json.loads(json.dumps(work)))
 
 
-def is_planned(work: dict[str, Any], terms: Terms = TERMS) -> bool:
+def is_planned(
+    work: dict[str, Any],
+    terms: Terms = TERMS,
+) -> bool:
     plan = StoredPlan("evaluation", None, work, DECLARED, [terms])
     try:
         return EvaluationKind().is_planned(plan)
@@ -54,7 +60,10 @@ def is_planned(work: dict[str, Any], terms: Terms = TERMS) -> bool:
         return False
 
 
-def _with(part: str, **changes: Any) -> Callable[[dict[str, Any]], None]:
+def _with(
+    part: str,
+    **changes: Any,
+) -> Callable[[dict[str, Any]], None]:
     def change(work: dict[str, Any]) -> None:
         inner = work["plan"] if part == "plan" else work["plan"][part]
         inner.update(changes)

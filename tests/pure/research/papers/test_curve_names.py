@@ -19,7 +19,10 @@ def test_crowded_names_are_centred_where_their_curves_end() -> None:
 @given(st.lists(st.floats(0, 60), max_size=9))
 def test_names_are_apart_and_in_the_order_of_their_curves(ends: list[float]) -> None:
     places = spread(ends, 3.0)
-    order = sorted(range(len(ends)), key=lambda index: ends[index])
+    order = sorted(
+        range(len(ends)),
+        key=lambda index: ends[index],
+    )
     in_order = [places[index] for index in order]
     for low, high in pairwise(in_order):
         assert high - low >= 3.0 - 1e-9

@@ -65,7 +65,11 @@ def planned(
     return price.plan(PlanRequest(algorithm, parameters, terms, size), schema)
 
 
-def made(n_rows: int, *, seed: int = 0) -> tuple[NDArray[np.float64], Any]:
+def made(
+    n_rows: int,
+    *,
+    seed: int = 0,
+) -> tuple[NDArray[np.float64], Any]:
     """Rows whose number depends on two of three columns, from 15 to 45."""
     rng = np.random.default_rng(seed)
     X = rng.uniform(-1, 1, (n_rows, 3))
@@ -80,16 +84,28 @@ def columns_of(X: NDArray[np.float64]) -> SanitisedColumns:
 def grown(
     plan: Plan, X: NDArray[np.float64], y: Any, schema: Schema = SCHEMA
 ) -> Forest:
-    ids = np.zeros((len(X), 16), dtype=np.uint8)
+    ids = np.zeros(
+        (len(X), 16),
+        dtype=np.uint8,
+    )
     codes = codes_of_numbers(schema.label, y)
     rows = SanitisedRows(columns_of(X), codes, ids)
-    return draw.grow(plan, schema, rows, SystemRandomness(), on_tree_done=lambda: None)
+    return draw.grow(
+        plan,
+        schema,
+        rows,
+        SystemRandomness(),
+        on_tree_done=lambda: None,
+    )
 
 
 # --- gradients ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("spread", [1, 2**14, 12_345_678, TARGET_STEPS])
+@pytest.mark.parametrize(
+    "spread",
+    [1, 2**14, 12_345_678, TARGET_STEPS],
+)
 def test_gradients_are_clipped_residuals_rounded_toward_zero(spread: int) -> None:
     rng = np.random.default_rng(spread)
     y = rng.integers(0, TARGET_STEPS + 1, 500, dtype=np.int32)
@@ -117,7 +133,17 @@ def test_gradients_are_clipped_residuals_rounded_toward_zero(spread: int) -> Non
 
 
 def test_hostile_scores_and_starts_stay_inside_the_norm() -> None:
-    extremes = [0, 1, -1, 2**16, -(2**16), 2**40, -(2**40), 2**62, -(2**62)]
+    extremes = [
+        0,
+        1,
+        -1,
+        2**16,
+        -(2**16),
+        2**40,
+        -(2**40),
+        2**62,
+        -(2**62),
+    ]
     scores = np.array([*extremes, 2**63 - 1, -(2**63)], dtype=np.int64)[:, np.newaxis]
     for code in (0, 1, TARGET_STEPS // 2, TARGET_STEPS):
         y = np.full(len(scores), code, dtype=np.int32)
@@ -173,7 +199,14 @@ def test_numbers_outside_of_their_range_are_refused(
 
 
 @pytest.mark.parametrize(
-    "bounds", [(0, 60), (-5, 1e6), (-1e300, 1e300), (1, 1 + 1e-9), (-3e5, 0)]
+    "bounds",
+    [
+        (0, 60),
+        (-5, 1e6),
+        (-1e300, 1e300),
+        (1, 1 + 1e-9),
+        (-3e5, 0),
+    ],
 )
 def test_the_edges_are_those_of_the_public_grid_as_codes(
     bounds: tuple[float, float],
@@ -224,7 +257,14 @@ def test_one_row_moves_utilities_against_each_other_by_their_sensitivity() -> No
         n_rows = int(rng.integers(1, 12))
         middle = int(rng.choice(edges))
         y = np.clip(
-            middle + rng.normal(0, 1, n_rows) * TARGET_STEPS / 2 ** rng.integers(0, 20),
+            middle
+            + rng.normal(0, 1, n_rows)
+            * TARGET_STEPS
+            / 2
+            ** rng.integers(
+                0,
+                20,
+            ),
             0,
             TARGET_STEPS,
         ).astype(np.int32)
@@ -242,7 +282,10 @@ def test_one_row_moves_utilities_against_each_other_by_their_sensitivity() -> No
                 )
             )
         for place, (more, fewer) in enumerate(zip(*moved, strict=True)):
-            widest[place] = max(widest[place], int(np.ptp(more - fewer)))
+            widest[place] = max(
+                widest[place],
+                int(np.ptp(more - fewer)),
+            )
     assert widest == [
         number_targets.MIDDLE_SENSITIVITY,
         number_targets.SPREAD_SENSITIVITY,
@@ -264,7 +307,10 @@ def test_the_best_spread_is_about_the_deviation_of_normal_numbers() -> None:
 
 def test_a_mean_moves_the_start_as_a_normal_prior_would_have_it() -> None:
     scales = targets.mean_scales(2**36)
-    start = np.array([TARGET_STEPS // 2, 2**20], dtype=np.int64)
+    start = np.array(
+        [TARGET_STEPS // 2, 2**20],
+        dtype=np.int64,
+    )
     rows, mean = 5_000, 0.4
     unit = 3 / scales.length  # spreads of one step of the sum
     released = np.array(
@@ -275,7 +321,10 @@ def test_a_mean_moves_the_start_as_a_normal_prior_would_have_it() -> None:
         expected = rows * rows * mean / (rows**2 + (noise**2 + rows) / float(prior))
         middle, spread = targets.moved(start, released, scales, prior_variance=prior)
         assert spread == 2**20
-        assert middle - start[0] == pytest.approx(expected * 2**20, abs=2)
+        assert middle - start[0] == pytest.approx(
+            expected * 2**20,
+            abs=2,
+        )
     for hostile in ([2**62, 1], [-(2**62), scales.count], [2**62, -(2**62)], [0, 0]):
         middle, _ = targets.moved(
             start,
@@ -325,7 +374,10 @@ def test_the_selections_of_shallow_trees_get_a_larger_share() -> None:
         costs = [
             gdp.loss(each, adjacency=Adjacency.ADD_REMOVE_ONE) for each in selections
         ]
-        assert costs[0] / sum(costs) == pytest.approx(0.6, abs=0.01)
+        assert costs[0] / sum(costs) == pytest.approx(
+            0.6,
+            abs=0.01,
+        )
         shares.append(float(sum(costs) / plan.terms.budget().limit))
     assert shares == pytest.approx([0.0932, 0.0466], rel=0.02)
 
@@ -358,7 +410,10 @@ def test_auto_chooses_boosting_for_numbers_where_the_account_has_a_delta() -> No
         planned(accountant="pure")
 
 
-@pytest.mark.parametrize("slug", ["mrf", "srt", "bms-rf", "sspe-1", "pte"])
+@pytest.mark.parametrize(
+    "slug",
+    ["mrf", "srt", "bms-rf", "sspe-1", "pte"],
+)
 def test_other_algorithms_refuse_numbers_and_name_those_that_do_not(slug: str) -> None:
     with pytest.raises(ParameterInvalid, match="algorithm: not-for-numbers") as refused:
         planned(algorithm=slug)
@@ -378,8 +433,17 @@ def test_every_entry_says_whether_it_predicts_numbers() -> None:
 
 
 def test_a_profile_is_not_reused() -> None:
-    reused = quantile_bins.ReusedProfile("pf_a", ((1,), (1,), (1,)), (1,))
-    request = PlanRequest("nbrt", {}, Terms(Fraction(1), "gdp", DELTA), profile=reused)
+    reused = quantile_bins.ReusedProfile(
+        "pf_a",
+        ((1,), (1,), (1,)),
+        (1,),
+    )
+    request = PlanRequest(
+        "nbrt",
+        {},
+        Terms(Fraction(1), "gdp", DELTA),
+        profile=reused,
+    )
     with pytest.raises(ParameterInvalid, match="profile: not-for-numbers"):
         price.plan(request, SCHEMA)
 
@@ -434,15 +498,28 @@ def test_an_artifact_holds_numbers_and_is_read_as_written() -> None:
 
 @pytest.mark.parametrize(
     "start",
-    [(-1, 1), (TARGET_STEPS + 1, 1), (0, 0), (0, TARGET_STEPS + 1), (0, 1, 1), (0,)],
+    [
+        (-1, 1),
+        (TARGET_STEPS + 1, 1),
+        (0, 0),
+        (0, TARGET_STEPS + 1),
+        (0, 1, 1),
+        (0,),
+    ],
 )
 def test_an_artifact_with_an_impossible_start_is_refused(
     start: tuple[int, ...],
 ) -> None:
     plan = planned(n_estimators=2, max_depth=1)
     forest = grown(plan, *made(0))
-    arrays = {**forest.arrays, "start": np.array(start, dtype=np.int64)}
-    data = read.dumps(Forest(plan, arrays), {"schema": SCHEMA.to_json()})
+    arrays = {
+        **forest.arrays,
+        "start": np.array(start, dtype=np.int64),
+    }
+    data = read.dumps(
+        Forest(plan, arrays),
+        {"schema": SCHEMA.to_json()},
+    )
     with pytest.raises(read.ArtifactInvalid):
         read.loads(data)
     other = schema_of(*FEATURES, classes=["a", "b"])
@@ -451,8 +528,14 @@ def test_an_artifact_with_an_impossible_start_is_refused(
 
 
 def test_sums_become_numbers_inside_the_bounds() -> None:
-    forest = grown(planned(n_estimators=2, max_depth=1), *made(5))
-    start = np.array([TARGET_STEPS // 2, TARGET_STEPS // 16], dtype=np.int64)
+    forest = grown(
+        planned(n_estimators=2, max_depth=1),
+        *made(5),
+    )
+    start = np.array(
+        [TARGET_STEPS // 2, TARGET_STEPS // 16],
+        dtype=np.int64,
+    )
     grid = forest.plan.grid
     encoding = quantile_bins.encoding(SCHEMA, forest.arrays["cuts"], grid)
     arrays = {**forest.arrays, "start": start}
@@ -466,7 +549,11 @@ def test_a_model_of_classes_has_no_numbers() -> None:
     plan = planned(schema=schema, n_estimators=2, max_depth=1)
     X, _ = made(4)
     ids = np.zeros((4, 16), dtype=np.uint8)
-    rows = SanitisedRows(columns_of(X), np.array([0, 1, 0, 1], dtype=np.int32), ids)
+    rows = SanitisedRows(
+        columns_of(X),
+        np.array([0, 1, 0, 1], dtype=np.int32),
+        ids,
+    )
     forest = draw.grow(
         plan, schema, rows, SystemRandomness(), on_tree_done=lambda: None
     )
@@ -476,7 +563,11 @@ def test_a_model_of_classes_has_no_numbers() -> None:
 
 def test_a_forest_of_one_number_says_so() -> None:
     flat = planned("0.001", algorithm="auto", size=100)
-    words = read.only_answer_in_words(grown(flat, *made(50)), SCHEMA, 100)
+    words = read.only_answer_in_words(
+        grown(flat, *made(50)),
+        SCHEMA,
+        100,
+    )
     assert words is not None
     assert words["text"].startswith(
         f"The model answers {words['label']} whatever the row is"
@@ -487,7 +578,10 @@ def test_a_forest_of_one_number_says_so() -> None:
     assert read.only_answer(forest, SCHEMA) is None
     for code, bound in ((0, "0"), (TARGET_STEPS, "60")):
         arrays = dict(forest.arrays)
-        arrays["start"] = np.array([code, 1], dtype=np.int64)
+        arrays["start"] = np.array(
+            [code, 1],
+            dtype=np.int64,
+        )
         scores = np.full_like(arrays["scores"], -1 if code == 0 else 1)
         beyond = Forest(forest.plan, {**arrays, "scores": scores})
         assert read.only_answer(beyond, SCHEMA) == bound

@@ -49,7 +49,10 @@ def planned_rpf(epsilon: str = "1", **changes: object) -> Plan:
 # --- weights and scores -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("spread", [2**14, 2**24, TARGET_STEPS // 2])
+@pytest.mark.parametrize(
+    "spread",
+    [2**14, 2**24, TARGET_STEPS // 2],
+)
 def test_weights_are_clipped_residuals(spread: int) -> None:
     """The side and weight of a row, and its units in a leaf and in the mean, against
     exact rationals.
@@ -58,7 +61,12 @@ def test_weights_are_clipped_residuals(spread: int) -> None:
     middle = TARGET_STEPS // 3
     y = np.clip(middle + rng.normal(0, spread, 300), 0, TARGET_STEPS).astype(np.int32)
     X = np.zeros((1, 300), dtype=np.uint8)
-    rows = LocalResidualRows(X, y, n_codes=np.array([1], dtype=np.int32), n_classes=2)
+    rows = LocalResidualRows(
+        X,
+        y,
+        n_codes=np.array([1], dtype=np.int32),
+        n_classes=2,
+    )
     rows.start(np.array([middle, spread], dtype=np.int64))
     score = -12_345
     rows.finish_tree(np.array([[score]], dtype=np.int32))
@@ -70,7 +78,10 @@ def test_weights_are_clipped_residuals(spread: int) -> None:
         exact = min(256 * abs(residual) / Fraction(7, 20), 256)
         assert exact - 1.01 <= weight <= exact + Fraction(1, 100)
         assert side == (residual > 0) or weight == 0
-        of_leaf += 128 + max(min(128 * residual / Fraction(5, 4), 128), -128)
+        of_leaf += 128 + max(
+            min(128 * residual / Fraction(5, 4), 128),
+            -128,
+        )
         of_mean += 128 + max(min(128 * residual / 3, 128), -128)
     for found, above in (
         (rows.leaf_weights(), of_leaf),
@@ -81,9 +92,19 @@ def test_weights_are_clipped_residuals(spread: int) -> None:
 
 
 def test_scores_are_shrunken_means() -> None:
-    counts = np.array([[-9, 5], [3_000, 29_000], [10**6, 0], [7, 7]], dtype=np.int64)
-    selections = np.array([0, 2, 1, UNREACHED], dtype=np.uint8)
-    scales = [Fraction(1, 500), Fraction(1, 800), Fraction(1, 2_000)]
+    counts = np.array(
+        [[-9, 5], [3_000, 29_000], [10**6, 0], [7, 7]],
+        dtype=np.int64,
+    )
+    selections = np.array(
+        [0, 2, 1, UNREACHED],
+        dtype=np.uint8,
+    )
+    scales = [
+        Fraction(1, 500),
+        Fraction(1, 800),
+        Fraction(1, 2_000),
+    ]
     first = steps_of_tree(counts, selections, scales=scales, is_first=True)
     later = steps_of_tree(counts, selections, scales=scales, is_first=False)
     assert first[3, 0] == later[3, 0] == 0
@@ -93,19 +114,40 @@ def test_scores_are_shrunken_means() -> None:
         noise = 20 / (256 * scales[n_selections]) ** 2
         exact = Fraction(5, 4) * total * rows / (rows**2 + noise + rows * 3 / 2)
         assert abs(exact) <= Fraction(5, 4)
-        assert first[leaf, 0] == pytest.approx(float(exact * 2**16), abs=1)
-        assert later[leaf, 0] == pytest.approx(float(exact * 2**16) * 0.8, abs=1)
+        assert first[leaf, 0] == pytest.approx(
+            float(exact * 2**16),
+            abs=1,
+        )
+        assert later[leaf, 0] == pytest.approx(
+            float(exact * 2**16) * 0.8,
+            abs=1,
+        )
 
 
 def test_a_mean_moves_the_start() -> None:
-    start = np.array([TARGET_STEPS // 2, 2**20], dtype=np.int64)
+    start = np.array(
+        [TARGET_STEPS // 2, 2**20],
+        dtype=np.int64,
+    )
     scale = Fraction(1, 256)  # a noise of one row
-    released = np.array([[256 * 400, 256 * 600]], dtype=np.int64)
+    released = np.array(
+        [[256 * 400, 256 * 600]],
+        dtype=np.int64,
+    )
     middle, spread = moved(start, released, scale).tolist()
     exact = 3 * 200 * 1_000 / (1_000**2 + 4 * 9 / 0.03)
     assert spread == 2**20
-    assert middle - start[0] == pytest.approx(exact * 2**20, abs=2)
-    hostile = [[-(2**60), 2**60], [2**60, -(2**60)], [0, 2**62], [2**62, 0], [0, 0]]
+    assert middle - start[0] == pytest.approx(
+        exact * 2**20,
+        abs=2,
+    )
+    hostile = [
+        [-(2**60), 2**60],
+        [2**60, -(2**60)],
+        [0, 2**62],
+        [2**62, 0],
+        [0, 0],
+    ]
     for weights in hostile:
         wide = np.array([TARGET_STEPS // 2, TARGET_STEPS], dtype=np.int64)
         released = np.array([weights], dtype=np.int64)
@@ -152,7 +194,10 @@ def test_shares_of_the_start_and_of_the_mean_follow_from_public_numbers() -> Non
         assert float(start_share(n_trees)) == expected
 
 
-@pytest.mark.parametrize("size", [None, 50, 500, 700, 5_000, 10**7])
+@pytest.mark.parametrize(
+    "size",
+    [None, 50, 500, 700, 5_000, 10**7],
+)
 def test_a_stored_plan_of_any_size_is_priced_again(size: int | None) -> None:
     """Without the size, which nothing stores."""
     for epsilon in ("0.05", "1", "4"):
@@ -169,7 +214,11 @@ def test_trees_and_depth_follow_from_size_and_budget() -> None:
         assert parameters["pairs"] == "none"
         assert parameters["structure_share"] == "0.6"
         assert parameters["at_once"] == (1 if size == 100 else 2)
-    assert found == [(1, 2), (3, 4), (16, 8)]
+    assert found == [
+        (1, 2),
+        (3, 4),
+        (16, 8),
+    ]
     hopeless = planned_rpf("0.1", size=100)
     assert hopeless.parameters["max_depth"] == 0
     assert "a noisy average" in hopeless.warnings[-1]
@@ -230,15 +279,28 @@ def test_an_artifact_and_an_export_answer_the_same_numbers(splits: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "start", [(-1, 1), (TARGET_STEPS + 1, 1), (0, 0), (0, TARGET_STEPS + 1), (0,)]
+    "start",
+    [
+        (-1, 1),
+        (TARGET_STEPS + 1, 1),
+        (0, 0),
+        (0, TARGET_STEPS + 1),
+        (0,),
+    ],
 )
 def test_an_artifact_with_an_impossible_start_is_refused(
     start: tuple[int, ...],
 ) -> None:
     plan = planned_rpf(max_depth=1)
     forest = grown(plan, *made(0))
-    arrays = {**forest.arrays, "start": np.array(start, dtype=np.int64)}
-    data = read.dumps(Forest(plan, arrays), {"schema": SCHEMA.to_json()})
+    arrays = {
+        **forest.arrays,
+        "start": np.array(start, dtype=np.int64),
+    }
+    data = read.dumps(
+        Forest(plan, arrays),
+        {"schema": SCHEMA.to_json()},
+    )
     with pytest.raises(read.ArtifactInvalid):
         read.loads(data)
     other = schema_of(*FEATURES, classes=["a", "b"])
