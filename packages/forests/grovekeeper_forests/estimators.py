@@ -296,6 +296,52 @@ class _PrivateTrees(BaseEstimator, ABC):  # type: ignore[misc]
             ) from None
 
 
+class _Random(_PrivateTrees):
+    """The parameters of the random forest and of its regressor."""
+
+    _algorithm = "rpf"
+
+    def __init__(
+        self,
+        epsilon: object = 1,
+        *,
+        schema: Mapping[str, Any] | None = None,
+        delta: object = None,
+        parameters: Mapping[str, Any] | None = None,
+        public_size: int | None = None,
+        account: InProcessAccount | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.schema = schema
+        self.delta = delta
+        self.parameters = parameters
+        self.public_size = public_size
+        self.account = account
+
+
+class _Boosted(_PrivateTrees):
+    """The parameters of the boosted trees and of their regressor."""
+
+    _algorithm = "nbrt"
+
+    def __init__(
+        self,
+        epsilon: object = 1,
+        delta: object = 1e-6,
+        *,
+        schema: Mapping[str, Any] | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        public_size: int | None = None,
+        account: InProcessAccount | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.schema = schema
+        self.parameters = parameters
+        self.public_size = public_size
+        self.account = account
+
+
 class _PrivateForest(ClassifierMixin, _PrivateTrees):  # type: ignore[misc]
     """What both classifiers share."""
 
@@ -359,7 +405,7 @@ class _PrivateForest(ClassifierMixin, _PrivateTrees):  # type: ignore[misc]
         return np.array(known, dtype=np.int32)
 
 
-class RandomPrivateForest(_PrivateForest):
+class RandomPrivateForest(_PrivateForest, _Random):
     """A differentially private random forest: the algorithm ``rpf``
     (docs/proofs/rpf.md).
 
@@ -393,27 +439,8 @@ class RandomPrivateForest(_PrivateForest):
         feature_names_in_: names of the features, where ``X`` has names.
     """
 
-    _algorithm = "rpf"
 
-    def __init__(
-        self,
-        epsilon: object = 1,
-        *,
-        schema: Mapping[str, Any] | None = None,
-        delta: object = None,
-        parameters: Mapping[str, Any] | None = None,
-        public_size: int | None = None,
-        account: InProcessAccount | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.schema = schema
-        self.delta = delta
-        self.parameters = parameters
-        self.public_size = public_size
-        self.account = account
-
-
-class BoostedPrivateTrees(_PrivateForest):
+class BoostedPrivateTrees(_PrivateForest, _Boosted):
     """Differentially private boosted trees: the algorithm ``nbrt``
     (docs/proofs/nbrt.md).
 
@@ -425,25 +452,6 @@ class BoostedPrivateTrees(_PrivateForest):
     and there is no ``feature_importances_``: leaves release scores and no counts, and
     splits are drawn without rows.
     """
-
-    _algorithm = "nbrt"
-
-    def __init__(
-        self,
-        epsilon: object = 1,
-        delta: object = 1e-6,
-        *,
-        schema: Mapping[str, Any] | None = None,
-        parameters: Mapping[str, Any] | None = None,
-        public_size: int | None = None,
-        account: InProcessAccount | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.schema = schema
-        self.parameters = parameters
-        self.public_size = public_size
-        self.account = account
 
 
 class _PrivateRegressor(RegressorMixin, _PrivateTrees):  # type: ignore[misc]
@@ -470,7 +478,7 @@ class _PrivateRegressor(RegressorMixin, _PrivateTrees):  # type: ignore[misc]
         return codes_of_numbers(schema.label, labels.astype(np.float64))
 
 
-class RandomPrivateRegressor(_PrivateRegressor):
+class RandomPrivateRegressor(_PrivateRegressor, _Random):
     """A differentially private random forest that predicts a number: the algorithm
     ``rpf`` (docs/proofs/rpf.md).
 
@@ -481,27 +489,8 @@ class RandomPrivateRegressor(_PrivateRegressor):
     Args and attributes are those of :class:`RandomPrivateForest`, without classes.
     """
 
-    _algorithm = "rpf"
 
-    def __init__(
-        self,
-        epsilon: object = 1,
-        *,
-        schema: Mapping[str, Any] | None = None,
-        delta: object = None,
-        parameters: Mapping[str, Any] | None = None,
-        public_size: int | None = None,
-        account: InProcessAccount | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.schema = schema
-        self.delta = delta
-        self.parameters = parameters
-        self.public_size = public_size
-        self.account = account
-
-
-class BoostedPrivateRegressor(_PrivateRegressor):
+class BoostedPrivateRegressor(_PrivateRegressor, _Boosted):
     """Differentially private boosted trees that predict a number: the algorithm
     ``nbrt`` (docs/proofs/nbrt.md).
 
@@ -512,25 +501,6 @@ class BoostedPrivateRegressor(_PrivateRegressor):
     Args and attributes are those of :class:`BoostedPrivateTrees`, without classes; the
     label of the schema is ``{"name": …, "type": "number", "lower": …, "upper": …}``.
     """
-
-    _algorithm = "nbrt"
-
-    def __init__(
-        self,
-        epsilon: object = 1,
-        delta: object = 1e-6,
-        *,
-        schema: Mapping[str, Any] | None = None,
-        parameters: Mapping[str, Any] | None = None,
-        public_size: int | None = None,
-        account: InProcessAccount | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.schema = schema
-        self.parameters = parameters
-        self.public_size = public_size
-        self.account = account
 
 
 def _by_cell(X: Any) -> Any:
