@@ -61,11 +61,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path)
     parser.add_argument("--tables", nargs="*", default=[*TUNED, *HELD_OUT])
-    parser.add_argument("--methods", nargs="*", default=[*PRIVATE, ADASSP, FOREST])
+    parser.add_argument(
+        "--methods",
+        nargs="*",
+        default=[*PRIVATE, ADASSP, FOREST],
+    )
     asked = parser.parse_args()
     measure(asked.data, asked.tables, asked.methods)
     _write_sizes(asked.data, asked.tables)
-    PAGE.write_text(page(rows_of(RUNS) + rows_of(PEERS)), encoding="utf-8")
+    PAGE.write_text(
+        page(rows_of(RUNS) + rows_of(PEERS)),
+        encoding="utf-8",
+    )
     MEASUREMENTS.write_text(measured(), encoding="utf-8")
 
 
@@ -89,7 +96,10 @@ def measured() -> str:
         name = row["table"]
         train, _ = split_of(int(row["rows"]), 0)
         forest = statistics.mean(r2[name, FOREST, ""])
-        reached: dict[str, Any] = {"rows": len(train), "forest": round(forest, 4)}
+        reached: dict[str, Any] = {
+            "rows": len(train),
+            "forest": round(forest, 4),
+        }
         for method in PRIVATE:
             reached[method] = {
                 epsilon: round(statistics.mean(r2[name, method, epsilon]), 4)
@@ -107,7 +117,11 @@ def _by_task(rows: list[Mapping[str, str]]) -> dict[tuple[str, str, str], list[f
     return r2
 
 
-def measure(data: Path, names: list[str], methods: list[str]) -> None:
+def measure(
+    data: Path,
+    names: list[str],
+    methods: list[str],
+) -> None:
     """Appends every run that is missing to the file of runs."""
     done = {tuple(row[field] for field in FIELDS[:-1]) for row in rows_of(RUNS)}
     with RUNS.open("a", newline="", encoding="utf-8") as lines:
@@ -132,7 +146,12 @@ def _tasks(methods: list[str]) -> Iterator[tuple[str, str, int]]:
                 yield method, epsilon, split
 
 
-def run(table: Dataset, method: str, epsilon: str, split: int) -> float:
+def run(
+    table: Dataset,
+    method: str,
+    epsilon: str,
+    split: int,
+) -> float:
     """R² of one method on the test rows of a split."""
     train, test = split_of(len(table.y), split)
     numbers = numbers_of_codes(table.schema.label, table.y)
@@ -159,7 +178,10 @@ def _without_privacy(
     train: NDArray[np.int64],
     test: NDArray[np.int64],
 ) -> NDArray[np.float64]:
-    cells = np.stack([column.astype(np.float64) for column in table.columns], axis=1)
+    cells = np.stack(
+        [column.astype(np.float64) for column in table.columns],
+        axis=1,
+    )
     # a missing number is below every other
     cells = np.nan_to_num(cells, nan=-1e9)
     sample = min(1.0, _SUBSAMPLE / len(train))
@@ -194,12 +216,21 @@ def adassp(
     upper = np.triu(noise.standard_normal((n_columns, n_columns)))
     noisy_gram = gram + (upper + np.triu(upper, 1).T) / mu
     smallest = np.linalg.eigvalsh(gram)[0] + noise.standard_normal() / mu
-    cautious = max(smallest - math.sqrt(math.log(6e6)) / mu, 0.0)
+    cautious = max(
+        smallest - math.sqrt(math.log(6e6)) / mu,
+        0.0,
+    )
     wanted = math.sqrt(n_columns * math.log(2 * n_columns**2 / 0.05)) / mu
     ridge = max(0.0, wanted - cautious)
     moments = X[train].T @ y[train] + noise.standard_normal(n_columns) / mu
-    weights = np.linalg.solve(noisy_gram + ridge * np.eye(n_columns), moments)
-    return np.clip(middle + half * (X[test] @ weights), *label.bounds)
+    weights = np.linalg.solve(
+        noisy_gram + ridge * np.eye(n_columns),
+        moments,
+    )
+    return np.clip(
+        middle + half * (X[test] @ weights),
+        *label.bounds,
+    )
 
 
 def _unit_rows(table: Dataset) -> NDArray[np.float64]:
@@ -207,7 +238,11 @@ def _unit_rows(table: Dataset) -> NDArray[np.float64]:
     missing numbers, and 1; rows shortened to length 1.
     """
     columns = [np.ones(len(table.y))]
-    for feature, cells in zip(table.schema.features, table.columns, strict=True):
+    for feature, cells in zip(
+        table.schema.features,
+        table.columns,
+        strict=True,
+    ):
         if feature.is_categorical:
             codes = range(feature.missing_code + 1)
             columns += [(cells == code).astype(np.float64) for code in codes]
@@ -260,7 +295,11 @@ wide, where small tables lost everything; with the bounds below it moves the mea
 program that fails on some tables says little: compare table by table."""
 
 
-def _means(r2: Mapping[Any, list[float]], names: list[str], methods: list[str]) -> str:
+def _means(
+    r2: Mapping[Any, list[float]],
+    names: list[str],
+    methods: list[str],
+) -> str:
     lines = [f"Means over {len(names)} tables, and how many are below −0.02.", ""]
     lines += [f"| method | {' | '.join(f'ε = {epsilon}' for epsilon in EPSILONS)} |"]
     lines += ["|---|" + "---|" * len(EPSILONS)]

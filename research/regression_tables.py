@@ -105,7 +105,10 @@ def write(source: Path, target: Path) -> None:
             writer.writerows(frame[names].itertuples(index=False))
 
 
-def _of_folder(folder: Path, table: Source) -> tuple[list[dict[str, Any]], Any]:
+def _of_folder(
+    folder: Path,
+    table: Source,
+) -> tuple[list[dict[str, Any]], Any]:
     """A column of a table of the benchmark; its documented label is a feature."""
     text = (folder / f"{table.item}.json").read_text(encoding="utf-8")
     declaration = json.loads(text)
@@ -134,7 +137,14 @@ def _of_package(table: Source) -> tuple[list[dict[str, Any]], Any]:
         if pd.api.types.is_numeric_dtype(frame[name]) and frame[name].dtype != bool:
             features.append(_of_numbers(name, frame[name]))
             continue
-        texts = frame[name].astype(object).where(frame[name].notna(), "MISSING")
+        texts = (
+            frame[name]
+            .astype(object)
+            .where(
+                frame[name].notna(),
+                "MISSING",
+            )
+        )
         frame[name] = texts.astype(str)
         categories = sorted(frame[name].unique())
         if len(categories) <= MOST_CATEGORIES:
@@ -142,13 +152,19 @@ def _of_package(table: Source) -> tuple[list[dict[str, Any]], Any]:
     return features, frame
 
 
-def _of_categories(name: str, categories: list[str]) -> dict[str, Any]:
+def _of_categories(
+    name: str,
+    categories: list[str],
+) -> dict[str, Any]:
     return {"name": name, "type": "categorical", "categories": list(categories)}
 
 
 def _of_numbers(name: str, values: Any) -> dict[str, Any]:
     present = values.dropna().astype(float)
-    lower, upper = outward(float(present.min()), float(present.max()))
+    lower, upper = outward(
+        float(present.min()),
+        float(present.max()),
+    )
     is_whole = bool((present == present.round()).all())
     return {
         "name": name,
@@ -175,4 +191,7 @@ def outward(smallest: float, largest: float) -> tuple[float, float]:
 
 
 if __name__ == "__main__":
-    write(Path(sys.argv[1]), Path(sys.argv[2]))
+    write(
+        Path(sys.argv[1]),
+        Path(sys.argv[2]),
+    )

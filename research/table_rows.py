@@ -37,7 +37,11 @@ SOURCES = (
 )
 
 
-def renewed(page: str, source: Source, runs: Sequence[Run]) -> str:
+def renewed(
+    page: str,
+    source: Source,
+    runs: Sequence[Run],
+) -> str:
     """The text of a page with the rows of a source written anew.
 
     Raises:
@@ -68,7 +72,11 @@ def texts() -> dict[str, str]:
     for source in SOURCES:
         path = RESULTS / source.page
         page = pages.get(source.page) or path.read_text(encoding="utf-8")
-        pages[source.page] = renewed(page, source, load(RESULTS / source.runs, Run))
+        pages[source.page] = renewed(
+            page,
+            source,
+            load(RESULTS / source.runs, Run),
+        )
     return pages
 
 

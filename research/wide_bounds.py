@@ -46,7 +46,11 @@ def traces() -> Dataset:
     columns = []
     for number in range(n_columns):
         steps = 0.25 * chance.standard_normal(n_rows)
-        drift = steps.cumsum() - np.linspace(0, steps.sum(), n_rows)
+        drift = steps.cumsum() - np.linspace(
+            0,
+            steps.sum(),
+            n_rows,
+        )
         shift = 18 if number < 6 else 0
         column = 4_000 + 60 * number + drift + shift * y
         column += 4 * chance.standard_normal(n_rows)
@@ -150,7 +154,11 @@ def _finished(path: Path) -> set[tuple[str, ...]]:
         }
 
 
-def _append(path: Path, key: tuple[str, ...], measured: float) -> None:
+def _append(
+    path: Path,
+    key: tuple[str, ...],
+    measured: float,
+) -> None:
     with path.open("a", newline="", encoding="utf-8") as file:
         csv.writer(file, lineterminator="\n").writerow((*key, f"{measured:.5f}"))
 

@@ -7,7 +7,10 @@ def spread(places: Sequence[float], gap: float) -> list[float]:
     """Places in the same order, at least ``gap`` apart and near where they were: each
     group of crowded places is centred at its mean.
     """
-    order = sorted(range(len(places)), key=lambda index: places[index])
+    order = sorted(
+        range(len(places)),
+        key=lambda index: places[index],
+    )
     groups: list[list[int]] = []
     for index in order:
         groups.append([index])
@@ -23,7 +26,11 @@ def spread(places: Sequence[float], gap: float) -> list[float]:
     return apart
 
 
-def _bottom(group: Sequence[int], places: Sequence[float], gap: float) -> float:
+def _bottom(
+    group: Sequence[int],
+    places: Sequence[float],
+    gap: float,
+) -> float:
     """The lowest place of a group that is centred at its mean."""
     mean = sum(places[index] for index in group) / len(group)
     return mean - gap * (len(group) - 1) / 2

@@ -307,11 +307,18 @@ class EvaluationKind(ReleaseKind):
         )
         return is_whole and planned == plan
 
-    def inputs(self, work: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
+    def inputs(
+        self,
+        work: Mapping[str, Any],
+    ) -> Sequence[tuple[str, str]]:
         """See :class:`ReleaseKind`: the models' artifacts."""
         return [(model["id"], model["digest"]) for model in work["models"]]
 
-    def public_facts(self, session: Session, row: JobRow) -> dict[str, Any]:
+    def public_facts(
+        self,
+        session: Session,
+        row: JobRow,
+    ) -> dict[str, Any]:
         """The facts that are shown with the released numbers."""
         work, [part] = row.task["work"], row.parts
         return {
@@ -323,7 +330,11 @@ class EvaluationKind(ReleaseKind):
             "epochs": part.epochs,
         }
 
-    def body(self, task: JobTask, data: bytes) -> dict[str, Any]:
+    def body(
+        self,
+        task: JobTask,
+        data: bytes,
+    ) -> dict[str, Any]:
         """See :class:`ReleaseKind`."""
         try:
             released = Evaluation.from_json(json.loads(data))
@@ -438,7 +449,12 @@ def _all_out(session: Session, rows: Sequence[ReleaseRow]) -> list[EvaluationOut
     released = releases.last_profiles(session, {row.dataset_id for row in rows})
     return [
         _evaluation_out(
-            row, guarantee, majority=_majority(row, released.get(row.dataset_id, ()))
+            row,
+            guarantee,
+            majority=_majority(
+                row,
+                released.get(row.dataset_id, ()),
+            ),
         )
         for row, guarantee in zip(rows, texts, strict=True)
     ]

@@ -154,7 +154,10 @@ class _PrivateTrees(BaseEstimator, ABC):  # type: ignore[misc]
         :func:`grovekeeper_forests.releases.forest.read.loads` reads.
         """
         check_is_fitted(self)
-        return read.dumps(self.forest_, {"schema": self.schema_.to_json()})
+        return read.dumps(
+            self.forest_,
+            {"schema": self.schema_.to_json()},
+        )
 
     def to_onnx(self) -> bytes:
         """The forest as an ONNX file, which has the digest of the artifact. Needs the
@@ -163,7 +166,10 @@ class _PrivateTrees(BaseEstimator, ABC):  # type: ignore[misc]
         from grovekeeper_forests.releases.forest.onnx.model import dumps
 
         artifact = self.to_bytes()
-        return dumps(read.loads(artifact), digest=hashlib.sha256(artifact).hexdigest())
+        return dumps(
+            read.loads(artifact),
+            digest=hashlib.sha256(artifact).hexdigest(),
+        )
 
     @property
     def _use(self) -> ForestUse:
@@ -216,7 +222,10 @@ class _PrivateTrees(BaseEstimator, ABC):  # type: ignore[misc]
     """What a label has beside its name, in words."""
 
     @abstractmethod
-    def _label(self, label: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _label(
+        self,
+        label: Mapping[str, Any],
+    ) -> Mapping[str, Any]:
         """A declared label as a schema has it.
 
         Raises:
@@ -226,7 +235,11 @@ class _PrivateTrees(BaseEstimator, ABC):  # type: ignore[misc]
         """
 
     @abstractmethod
-    def _codes(self, labels: NDArray[Any], schema: Schema) -> NDArray[np.int32]:
+    def _codes(
+        self,
+        labels: NDArray[Any],
+        schema: Schema,
+    ) -> NDArray[np.int32]:
         """The code of each PRIVATE label; −1 where the row is left out."""
 
     def _plan(self, schema: Schema) -> Plan:
@@ -263,7 +276,13 @@ class _PrivateTrees(BaseEstimator, ABC):  # type: ignore[misc]
         ).reshape(-1, _ID_BYTES)
         return SanitisedRows(kept, known[is_known], ids)
 
-    def _columns(self, X: Any, schema: Schema, *, reset: bool) -> SanitisedColumns:
+    def _columns(
+        self,
+        X: Any,
+        schema: Schema,
+        *,
+        reset: bool,
+    ) -> SanitisedColumns:
         """Rows by the columns of a schema, of which ``X`` needs all and no other."""
         cells = check_array(
             _by_cell(X), dtype=None, ensure_all_finite=False, estimator=self
@@ -369,7 +388,10 @@ class _PrivateForest(ClassifierMixin, _PrivateTrees):  # type: ignore[misc]
         columns = self._columns(X, self.schema_, reset=False)
         return self._predictor.probabilities(columns)
 
-    def _label(self, label: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _label(
+        self,
+        label: Mapping[str, Any],
+    ) -> Mapping[str, Any]:
         if label.get("cuts"):
             return label
         classes = list(label["classes"])
@@ -384,7 +406,11 @@ class _PrivateForest(ClassifierMixin, _PrivateTrees):  # type: ignore[misc]
             return np.array(schema.label.classes)
         return np.array(list(self.schema["label"]["classes"]))
 
-    def _codes(self, labels: NDArray[Any], schema: Schema) -> NDArray[np.int32]:
+    def _codes(
+        self,
+        labels: NDArray[Any],
+        schema: Schema,
+    ) -> NDArray[np.int32]:
         if schema.label.cuts:
             return codes_of_numbers(schema.label, labels.astype(np.float64))
         classes = self._classes(schema)
@@ -464,7 +490,10 @@ class _PrivateRegressor(RegressorMixin, _PrivateTrees):  # type: ignore[misc]
         check_is_fitted(self)
         return self._predictor.numbers(self._columns(X, self.schema_, reset=False))
 
-    def _label(self, label: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _label(
+        self,
+        label: Mapping[str, Any],
+    ) -> Mapping[str, Any]:
         lower = float(label["lower"])
         upper = float(label["upper"])
         width = upper - lower
@@ -474,7 +503,11 @@ class _PrivateRegressor(RegressorMixin, _PrivateTrees):  # type: ignore[misc]
             raise ValueError("the bounds of a label are finite, lower below upper")
         return label
 
-    def _codes(self, labels: NDArray[Any], schema: Schema) -> NDArray[np.int32]:
+    def _codes(
+        self,
+        labels: NDArray[Any],
+        schema: Schema,
+    ) -> NDArray[np.int32]:
         return codes_of_numbers(schema.label, labels.astype(np.float64))
 
 

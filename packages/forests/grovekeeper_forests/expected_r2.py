@@ -35,7 +35,12 @@ class Explained:
     n_tables: int
 
 
-def explained(run: str, *, rows: int, epsilon: float) -> Explained | None:
+def explained(
+    run: str,
+    *,
+    rows: int,
+    epsilon: float,
+) -> Explained | None:
     """What an algorithm reached on similar tables.
 
     Args:
@@ -49,17 +54,29 @@ def explained(run: str, *, rows: int, epsilon: float) -> Explained | None:
     reached = []
     forests = []
     for table in _measured().values():
-        r2 = _nearest(table.get(run, {}), rows * epsilon / table["rows"])
+        r2 = _nearest(
+            table.get(run, {}),
+            rows * epsilon / table["rows"],
+        )
         if r2 is not None:
             reached.append(r2)
             forests.append(table["forest"])
     if len(reached) < _FEWEST_TABLES:
         return None
     low, middle, high = statistics.quantiles(reached, n=4, method="inclusive")
-    return Explained(low, middle, high, statistics.median(forests), len(reached))
+    return Explained(
+        low,
+        middle,
+        high,
+        statistics.median(forests),
+        len(reached),
+    )
 
 
-def _nearest(measured: Mapping[str, float], epsilon: float) -> float | None:
+def _nearest(
+    measured: Mapping[str, float],
+    epsilon: float,
+) -> float | None:
     """The measurement at the ε nearest to one; ``None`` if none is near."""
     distances = {text: abs(math.log(float(text) / epsilon)) for text in measured}
     nearest = min(distances, key=distances.__getitem__, default=None)

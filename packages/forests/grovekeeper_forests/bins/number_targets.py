@@ -62,7 +62,10 @@ def edges_of(label: Label) -> NDArray[np.int32]:
     return edges
 
 
-def count_by_edge(edges: NDArray[np.int32], y: NDArray[np.int32]) -> NDArray[np.int64]:
+def count_by_edge(
+    edges: NDArray[np.int32],
+    y: NDArray[np.int32],
+) -> NDArray[np.int64]:
     """Rows by cell between edges; a row is in one cell, which follows from its code
     alone.
 

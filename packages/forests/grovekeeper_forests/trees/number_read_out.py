@@ -39,7 +39,10 @@ class Numbers(ABC):
         """The numbers of rows, float64 ``(n_rows, 1)``, within the bounds."""
         return self.numbers(self.packed.sums(columns))
 
-    def numbers(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    def numbers(
+        self,
+        sums: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
         """The numbers that sums of scores stand for, float64 of their shape.
 
         Args:

@@ -67,7 +67,11 @@ def rmse(evaluation: Evaluation) -> MeanError | None:
     estimate = None
     if mean.estimate is not None:
         estimate = math.sqrt(mean.estimate)
-    root = MeanError(estimate, math.sqrt(mean.low), math.sqrt(mean.high))
+    root = MeanError(
+        estimate,
+        math.sqrt(mean.low),
+        math.sqrt(mean.high),
+    )
     return _in_units(root, evaluation)
 
 
@@ -119,7 +123,13 @@ class _Sum:
     high: float
 
     @classmethod
-    def of(cls, evaluation: Evaluation, name: str, *, n_sums: int) -> _Sum:
+    def of(
+        cls,
+        evaluation: Evaluation,
+        name: str,
+        *,
+        n_sums: int,
+    ) -> _Sum:
         """A sum, with an interval that holds for ``n_sums`` sums together with
         probability :data:`LEVEL` (Bonferroni).
         """

@@ -86,7 +86,10 @@ def plan_errors(
     return plan
 
 
-def parts_of_sums(sums: Sequence[str], facts: PublicFacts) -> tuple[Part, ...]:
+def parts_of_sums(
+    sums: Sequence[str],
+    facts: PublicFacts,
+) -> tuple[Part, ...]:
     """The events of sums that share a price equally."""
     of_each = facts.part(Fraction(1, len(sums)))
     finest = noisy_counts.finest_steps(of_each.epsilon)

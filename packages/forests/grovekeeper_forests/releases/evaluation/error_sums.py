@@ -49,7 +49,10 @@ def credit_of(
     )
 
 
-def in_steps(parts: NDArray[np.float64], steps: int) -> NDArray[np.int64]:
+def in_steps(
+    parts: NDArray[np.float64],
+    steps: int,
+) -> NDArray[np.int64]:
     """What rows add to a sum, in whole steps, from their parts of what a row may add."""
     # Neither rounding nor a number that is none may carry a row beyond the sensitivity
     # that the event states.
