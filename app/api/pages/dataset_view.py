@@ -19,7 +19,7 @@ from app.core import limits
 from app.services.authorization import has_role
 from app.wire.ledger import CellOut, PartitionBalance
 from app.wire.uploads import UploadList
-from grovekeeper_common.declared_labels import labels_of
+from grovekeeper_common.declared_labels import labels_of, number_in_words
 
 
 @dataclass(frozen=True)
@@ -80,10 +80,7 @@ def declared_columns(schema: Mapping[str, Any]) -> list[DeclaredColumn]:
 def _values_of_label(label: Mapping[str, Any]) -> str:
     if "classes" in label:
         return words.listed(label["classes"])
-    kind = "number"
-    if label["type"] == "integer":
-        kind = "whole number"
-    return f"a {kind}, {_between(label)}"
+    return number_in_words(label)
 
 
 def _between(column: Mapping[str, Any]) -> str:

@@ -1,4 +1,6 @@
-"""Lists the labels of a declared schema, which has one or several."""
+"""Lists the labels of a declared schema, which has one or several, and says what those
+that are numbers hold.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,3 +11,11 @@ def labels_of(schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     if "labels" in schema:
         return list(schema["labels"])
     return [schema["label"]]
+
+
+def number_in_words(label: Mapping[str, Any]) -> str:
+    """What a label that is a number may be: its kind and its bounds."""
+    kind = "number"
+    if label["type"] == "integer":
+        kind = "whole number"
+    return f"a {kind}, {label['lower']:,} to {label['upper']:,}"

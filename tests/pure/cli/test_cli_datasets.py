@@ -355,6 +355,22 @@ def test_accounts_in_rho_show_epsilon_and_delta_too(run: Run, service: Any) -> N
 
 
 @pytest.mark.parametrize(
+    ("kind", "words"), [("integer", "a whole number"), ("number", "a number")]
+)
+def test_a_label_that_is_a_number_is_shown_with_its_bounds(
+    run: Run, service: Any, kind: str, words: str
+) -> None:
+    address = "GET", "/datasets/census"
+    dataset = service.answers[address][1]
+    label = {"name": "days", "type": kind, "lower": 0, "upper": 1460}
+    number = {**dataset, "schema": {**dataset["schema"], "label": label}}
+    service.answers[address] = (200, number)
+    shown = run("datasets", "show", "census")
+    assert shown.exit_code == 0
+    assert f"days: {words}, 0 to 1,460" in shown.stdout
+
+
+@pytest.mark.parametrize(
     "answer", [(403, {"type": "role-missing"}), (503, {"type": "unavailable"})]
 )
 def test_commands_succeed_if_the_guarantee_cannot_be_read(

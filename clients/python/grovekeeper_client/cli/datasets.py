@@ -38,7 +38,7 @@ from grovekeeper_client.cli.output import SIMILAR_UNITS, Output, amount
 from grovekeeper_client.cli.written import Written, as_option
 from grovekeeper_client.errors import ApiProblem, Unreachable
 from grovekeeper_client.uploads import read_header
-from grovekeeper_common.declared_labels import labels_of
+from grovekeeper_common.declared_labels import labels_of, number_in_words
 from grovekeeper_common.durable_files import new_file
 from grovekeeper_common.limit_words import limit_in_words
 from grovekeeper_common.number_text import number_of
@@ -95,7 +95,11 @@ class Choices:
 
 
 def _label(label: Mapping[str, Any]) -> str:
-    return f"{label['name']}: {', '.join(label['classes'])}"
+    if "classes" in label:
+        values = ", ".join(label["classes"])
+    else:
+        values = number_in_words(label)
+    return f"{label['name']}: {values}"
 
 
 def _cut(text: str) -> tuple[str, list[float]]:
