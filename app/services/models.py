@@ -255,6 +255,7 @@ def _summaries(
             aliases=addresses.get(row.id, []),
             dataset=row.dataset_id,
             dataset_name=row.dataset_name,
+            label=None if trained is None else trained.part.label,
             algorithm=str(row.algorithm),
             scope=None if trained is None else dict(trained.part.scope),
             price=None

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field
 
-from app.wire.base import Answer, JsonObject, Request
+from app.wire.base import Answer, JsonObject, LabelOfJob, Request
 from app.wire.datasets import ColumnName
 from app.wire.evaluations import ReleasedAccuracyOut, ReleasedErrorOut
 from app.wire.spending import PriceOut
@@ -85,7 +85,8 @@ class ModelSummary(Answer):
 
     ``scope`` has the cells of the rows that it was trained on (empty: all), ``price``
     is what its dataset was charged, and ``n_leaves`` counts the leaves of all its
-    trees; they are null if its job is unknown. ``accuracy`` is the newest that was
+    trees; they are null if its job is unknown. ``label`` is what it predicts, absent
+    where its dataset declares no other. ``accuracy`` is the newest that was
     released on a dataset where the key may train; null: none. Where the label is a
     number, ``error`` stands in its place.
     """
@@ -95,6 +96,7 @@ class ModelSummary(Answer):
     aliases: list[str]
     dataset: str
     dataset_name: str
+    label: LabelOfJob
     algorithm: str
     scope: JsonObject | None
     price: PriceOut | None

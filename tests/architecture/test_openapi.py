@@ -148,10 +148,12 @@ def test_spending_requires_an_idempotency_key_and_other_writes_accept_one() -> N
 
 NAME_THEIR_LABEL = {
     "AccountPlanOut",
+    "ComparedModelOut",
     "EvaluationOut",
     "EvaluationQuoteOut",
     "JobOut",
     "ListedJob",
+    "ModelSummary",
     "PlanOut",
     "ProfileOut",
     "ProfileQuoteOut",
@@ -161,8 +163,8 @@ NAME_THEIR_LABEL = {
 
 def test_bodies_are_closed_and_answers_have_no_optional_member() -> None:
     """Problems have facts of their kind; an answer of the Open Inference Protocol has
-    an id if the request has one. A job names its label where its dataset declares
-    several: other answers keep the bytes that they had before.
+    an id if the request has one. A job and a model name their label where their
+    dataset declares several: other answers keep the bytes that they had before.
     """
     schemas = DOCUMENT["components"]["schemas"]
     requests = {name for name in schemas if name.endswith("In")}

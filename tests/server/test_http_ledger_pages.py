@@ -499,7 +499,7 @@ def test_the_sums_of_charges_are_those_of_the_api(idle_server: Server) -> None:
     assert spent["spent"] == balance["charged"] == "2.5"
     assert spent["charged"] == spent["groups"][0]["charged"] == "2.75"
     page = text_of(browser.get(f"/ui/ledger/{dataset}/spent"))
-    assert "2.75 ε charged in all; 2.5 ε spent of the cap" in page
+    assert "2.75 ε in the charges that your key sees; 2.5 ε spent of the cap" in page
     assert f"{idle_server.admin.id} 3 2.75 ε 100.0 %" in page
     cells = text_of(browser.get(f"/ui/ledger/{dataset}/spent?by=cell"))
     assert "shard=0 2.5 ε 90.9 % shard=1 0.75 ε 27.3 %" in cells
@@ -512,7 +512,7 @@ def test_an_analyst_sees_the_sums_of_the_own_key(idle_server: Server) -> None:
     dataset, _ = _busy(idle_server)
     analyst = idle_server.granted(dataset, "analyst")
     page = text_of(signed_in(idle_server, analyst).get(f"/ui/ledger/{dataset}/spent"))
-    assert "0 ε charged in all; 2.5 ε spent" in page
+    assert "0 ε in the charges that your key sees; 2.5 ε spent" in page
     assert "Nothing was charged yet" in page
     other = analyst.http.get(f"/ledger/{dataset}/spent?actor=somebody")
     assert (other.status_code, other.json()["type"].rpartition("/")[2]) == (

@@ -151,6 +151,8 @@ def test_a_model_predicts_the_label_that_its_job_names(
     assert card["schema"]["label"]["name"] == name
     assert card["schema"]["label"]["classes"] == CLASSES[name]
     assert [feature["name"] for feature in card["schema"]["features"]] == ["age"]
+    listed = server.admin.http.get("/models", params={"dataset": dataset["id"]})
+    assert [model["label"] for model in listed.json()["models"]] == [name]
     rows = [{"age": age} for age in (5, 95)]
     answer = server.admin.http.post(
         f"/models/{job['model_id']}/predict", json={"rows": rows}

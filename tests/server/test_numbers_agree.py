@@ -356,7 +356,7 @@ def _groups_of_cli(printed: str) -> list[list[str]]:
     lines = printed.partition("━" if "━" in printed else "─")[2].splitlines()[1:]
     rows = []
     for line in lines:
-        if line.startswith("charged in all"):
+        if line.startswith("charges shown"):
             break
         rows.append(re.split(r" {2,}", line.strip()))
     return rows
@@ -375,11 +375,11 @@ def test_what_was_spent_by_whom_and_for_what(
     assert spent["spent"] == office.json(f"/ledger/{id_}")["charged"]
     printed = office.cli("ledger", "spent", name, "--by", by)
     assert (
-        f"charged in all: {spent['charged']} {symbol}; spent of the cap: {spent['spent']} {symbol}"
+        f"charges shown: {spent['charged']} {symbol}; spent of the cap, by everybody: {spent['spent']} {symbol}"
         in printed
     )
     page = office.page(f"/ui/ledger/{id_}/spent", by=by)
-    assert f"{spent['charged']} {symbol} charged in all" in page
+    assert f"{spent['charged']} {symbol} in the charges that your key sees" in page
     assert f"{spent['spent']} {symbol} spent of the cap" in page
     rows = _groups_of_cli(printed) if spent["groups"] else []
     assert len(rows) == len(spent["groups"])

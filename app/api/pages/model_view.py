@@ -27,8 +27,10 @@ from app.wire.models import (
 from grovekeeper_common import scope_words
 from grovekeeper_common.model_words import NO_IMPORTANCES
 from grovekeeper_common.number_words import (
+    NO_SCORE,
     ON_TRAINING_ROWS,
     mean_error_in_words,
+    other_score_in_words,
     share_in_words,
 )
 
@@ -61,19 +63,29 @@ def evaluation_row(evaluation: EvaluationOut, model_id: str) -> EvaluationRow:
         name=evaluation.name or evaluation.id,
         dataset_name=evaluation.dataset_name,
         created_at=evaluation.created_at,
-        score=_score(accuracy, mae),
+        score=_score(accuracy, mae, other=_other_score(evaluation)),
         interval=_interval(accuracy, mae),
         majority=_majority(evaluation.majority),
     )
 
 
-def _score(accuracy: AccuracyOut | None, mae: ErrorOut | None) -> str:
-    """An accuracy, or the mean absolute error of a model that predicts a number."""
+def _other_score(evaluation: EvaluationOut) -> str:
+    return other_score_in_words(evaluation.model_dump()) or NO_SCORE
+
+
+def _score(
+    accuracy: AccuracyOut | None, mae: ErrorOut | None, *, other: str = NO_SCORE
+) -> str:
+    """An accuracy, or the mean absolute error of a model that predicts a number.
+
+    Args:
+        other: the words where neither is there.
+    """
     if mae is not None:
         value, _ = mean_error_in_words(mae.model_dump())
         return _noted(value, mae.on_training_rows)
     if accuracy is None:
-        return "not released"
+        return other
     if accuracy.estimate is None:
         return "not told: the noise outweighs the counts"
     return _noted(share_in_words(accuracy.estimate), accuracy.on_training_rows)
@@ -103,7 +115,8 @@ class ListedModel:
     """A model in a list.
 
     Attributes:
-        cells: that it was trained on, in words.
+        cells: that it was trained on, and what it predicts where its dataset has several
+            labels, in words.
         leaves: of all trees; empty where the job is unknown.
         score: the newest accuracy or mean absolute error that was released, in words,
             or that none was.
@@ -123,9 +136,12 @@ def listed_model(model: ModelSummary) -> ListedModel:
     """The row of a model in the list of models."""
     n_leaves = model.n_leaves
     score = _score(model.accuracy, model.error)
+    cells = scope_words.cell(model.scope or {})
+    if model.label is not None:
+        cells = f"{cells}, predicts {model.label}"
     return ListedModel(
         model,
-        cells=scope_words.cell(model.scope or {}),
+        cells=cells,
         leaves="" if n_leaves is None else words.grouped(n_leaves),
         score=f"MAE {score}" if model.error else score,
         interval=_interval(model.accuracy, model.error),

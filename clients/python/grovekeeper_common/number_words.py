@@ -15,6 +15,11 @@ from typing import Any
 ON_TRAINING_ROWS = "on rows used in training"
 """What stands beside an accuracy that tells little about other rows."""
 
+NO_SCORE = "none shown"
+"""What a list of models says where the service shows no score: none was released, or on
+datasets where the key may not train.
+"""
+
 _DIGITS_OF_WIDTH = 2
 _DIGITS_WITHOUT_WIDTH = 6
 _MOST_DIGITS = 15
@@ -68,6 +73,18 @@ def r2_in_words(r2: Mapping[str, Any]) -> tuple[str, str]:
         rounded = _rounded(r2["estimate"], _DIGITS_OF_WIDTH, ROUND_HALF_EVEN)
         value = written(rounded)
     return value, f"at most {written(highest)}"
+
+
+def other_score_in_words(evaluation: Mapping[str, Any]) -> str | None:
+    """What an evaluation released that has neither an accuracy nor a mean absolute error;
+    ``None`` where that is no score either.
+    """
+    if evaluation["rmse"] is not None:
+        return f"RMSE {mean_error_in_words(evaluation['rmse'])[0]}"
+    if evaluation["auroc"] is None:
+        return None
+    area = evaluation["auroc"]["estimate"]
+    return "AUROC not told" if area is None else f"AUROC {area:.3f}"
 
 
 def share_in_words(part: float) -> str:

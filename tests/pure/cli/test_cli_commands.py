@@ -210,7 +210,7 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
     (["models", "show", "md_1", "--receipt"], ["8 trees, one after another"]),
     (
         ["models", "compare", "md_1", "md_2"],
-        ["forest", "md_2", "max_depth", "random", "75.0 %", "7 splits", "not released"],
+        ["forest", "md_2", "max_depth", "random", "75.0 %", "7 splits", "none shown"],
     ),
     (["models", "compare", "md_1", "md_2", "--receipt"], ["md_2:", "2 trees"]),
     (["models", "delete", "md_1", "--yes"], ["deleted md_1"]),
@@ -287,7 +287,7 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
             "ada (key_1)",
             "80.0 %",
             "no purpose stated",
-            "charged in all: 2.5 ε; spent of the cap: 1.5 ε",
+            "charges shown: 2.5 ε; spent of the cap, by everybody: 1.5 ε",
             "spent by the erased dataset of this name: 0.25 ε",
             "do not add up for any one record",
         ],
@@ -851,7 +851,7 @@ def test_texts_of_the_service_are_never_read_as_markup(run: Run, service: Any) -
         {"models": [model | unknown], "next": None},
     )
     assert "[red]forest[/red] [/x]" in run("models", "list").stdout
-    assert "not released" in run("models", "list").stdout
+    assert "none shown" in run("models", "list").stdout
 
 
 def test_one_model_is_no_comparison(run: Run, service: Any) -> None:

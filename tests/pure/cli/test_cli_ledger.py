@@ -413,6 +413,12 @@ def test_errors_of_numbers_are_shown_with_their_intervals(
     listed = {"evaluations": [evaluation], "next": None}
     service.answers["GET", "/models/md_1/evaluations"] = (200, listed)
     assert "MAE 2.42" in run("evaluations", "list", "md_1").stdout
+    root = {**evaluation, "mae": None, "rmse": ERRORS["mae"]}
+    area = {**root, "rmse": None, "auroc": {"estimate": 0.75, "noise_sd": 0.01}}
+    for other, words in ((root, "RMSE 2.42"), (area, "AUROC 0.750")):
+        listed = {"evaluations": [other], "next": None}
+        service.answers["GET", "/models/md_1/evaluations"] = (200, listed)
+        assert words in run("evaluations", "list", "md_1").stdout
 
 
 def test_a_quote_of_an_error_says_how_far_noise_moves_it(

@@ -147,6 +147,25 @@ def test_no_rows_tell_nothing() -> None:
     assert (r2.estimate, r2.low, r2.high) == (None, None, 1.0)
 
 
+@pytest.mark.parametrize("errors", [0.0, -3.0])
+def test_noise_that_outweighs_the_errors_leaves_no_estimate(errors: float) -> None:
+    plan = planned(*ALL)
+    noisy = {**EXACT, "absolute": errors, "squared": errors}
+    evaluation = Evaluation(plan, None, sums_of(plan, **noisy))
+    for name in TOLD:
+        told = getattr(error_metrics, name)(evaluation)
+        assert told.estimate is None
+        assert told.high > 0.0
+
+
+def test_no_error_is_larger_than_the_largest() -> None:
+    plan = planned("mae")
+    noisy = {**EXACT, "absolute": EXACT["rows"] + 1.0}
+    mae = error_metrics.mae(Evaluation(plan, None, sums_of(plan, **noisy)))
+    assert mae is not None
+    assert (mae.estimate, mae.high) == (None, 60.0)
+
+
 def test_a_label_without_spread_has_no_share_of_it() -> None:
     plan = planned("r2")
     equal = {**EXACT, "centred": 400.0, "spread": 400.0}

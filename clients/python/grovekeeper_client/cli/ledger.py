@@ -284,8 +284,10 @@ def spent(
         for group in answer["groups"]
     ]
     output.table([by, "charges", "charged", "share"], rows, empty="nothing charged")
+    # A reader may see a part of the charges, and what is left is left for everybody.
     output.say(
-        f"charged in all: {amount(answer, 'charged')}; spent of the cap: {amount(answer, 'spent')}"
+        f"charges shown: {amount(answer, 'charged')}; "
+        f"spent of the cap, by everybody: {amount(answer, 'spent')}"
     )
     if answer["carried"] != "0":
         carried = amount(answer, "carried")

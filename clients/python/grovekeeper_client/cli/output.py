@@ -19,6 +19,7 @@ from grovekeeper_client.cli.problems import ExitCode, of_problem
 from grovekeeper_client.errors import column_in_words
 from grovekeeper_common import odds_words
 from grovekeeper_common.number_words import (
+    NO_SCORE,
     ON_TRAINING_ROWS,
     mean_error_in_words,
     share_in_words,
@@ -222,7 +223,7 @@ def price_with_epsilon(price: Mapping[str, Any]) -> str:
 def accuracy_in_words(accuracy: Mapping[str, Any] | None) -> str:
     """A released accuracy with its 95 % interval for the evaluated rows."""
     if accuracy is None:
-        return "not released"
+        return NO_SCORE
     if accuracy["estimate"] is None:
         return NOTHING_TOLD
     share = share_in_words(accuracy["estimate"])

@@ -37,6 +37,7 @@ from grovekeeper_common.number_words import (
     ON_TRAINING_ROWS,
     error_in_words,
     mean_error_in_words,
+    other_score_in_words,
     r2_in_words,
     share_in_words,
 )
@@ -286,10 +287,14 @@ def _show_numbers(output: Output, evaluation: dict[str, Any]) -> None:
 
 
 def _score(item: dict[str, Any]) -> str | None:
-    """The accuracy of an evaluation, or the mean absolute error of one of numbers."""
+    """The accuracy of an evaluation, or the mean absolute error of one of numbers, or
+    what else it released.
+    """
     if item["mae"] is not None:
         return f"MAE {mean_error_in_words(item['mae'])[0]}"
-    return _percent(item["accuracy"]).get("accuracy")
+    if item["accuracy"] is not None:
+        return _percent(item["accuracy"])["accuracy"]
+    return other_score_in_words(item)
 
 
 def _errors(evaluation: dict[str, Any]) -> dict[str, str | None]:

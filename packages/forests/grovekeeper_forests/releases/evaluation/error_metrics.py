@@ -25,7 +25,8 @@ class MeanError:
     """A mean of errors, in the unit of the label.
 
     Attributes:
-        estimate: from the noisy sums; ``None`` where the noise outweighs the rows.
+        estimate: from the noisy sums; ``None`` where the noise outweighs the rows or
+            their errors, so that no mean of errors has these sums.
         low: lower end of an interval that contains the exact number on the evaluated
             rows, with errors clamped, with probability 0.95. The interval covers noise
             and rounding to steps alone.
@@ -42,7 +43,7 @@ class Explained:
     """The share of the spread of the labels that predictions explain.
 
     Attributes:
-        estimate: ``None`` where the noise outweighs the spread.
+        estimate: ``None`` where the noise outweighs the spread or the errors.
         low: lower end of an interval as that of :class:`MeanError`; ``None``: unbounded.
         high: upper end of that interval.
     """
@@ -88,8 +89,8 @@ def r2(evaluation: Evaluation) -> Explained | None:
     estimate = None
     low = None
     high = 1.0
-    if spread.value > 0.0:
-        estimate = 1.0 - max(errors.value, 0.0) / spread.value
+    if spread.value > 0.0 and errors.value > 0.0:
+        estimate = 1.0 - errors.value / spread.value
     if spread.low > 0.0:
         low = 1.0 - max(errors.high, 0.0) / spread.low
     if spread.high > 0.0:
@@ -157,9 +158,10 @@ def _mean(evaluation: Evaluation, name: str) -> MeanError:
     if rows.low < 1.0:  # perhaps no row at all
         return MeanError(None, 0.0, 1.0)
     total = _Sum.rounded(evaluation, name, rows, n_sums=2)
+    estimate = total.value / rows.value
     # Both numbers are at least 0, so these are the ends of the quotient.
     return MeanError(
-        _share(total.value / rows.value),
+        estimate if 0.0 < estimate <= 1.0 else None,
         _share(total.low / rows.high),
         _share(total.high / rows.low),
     )
