@@ -33,7 +33,27 @@ from tests.support.job_kinds import (
 
 pytestmark = [pytest.mark.contract, on_one_database]
 
+ROOM_FOR_ONE = """
+taken = set()
+
+def is_open(descriptor):
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True
+
+def take(descriptor, *_):
+    if any(is_open(other) for other in taken - {descriptor}):
+        refused()
+    taken.add(descriptor)
+
+os.posix_fallocate = take
+"""
+"""A child that has room for one of two files: the output, and its copy in the store."""
+
 LIMITS = {
+    "room": ROOM_FOR_ONE,
     "size of a file": "resource.setrlimit(resource.RLIMIT_FSIZE, (2**20, 2**20))",
     "memory": "mmap.mmap = refused",
     "encoding of paths": "os.chdir = refused",
@@ -132,6 +152,19 @@ os.write = tell
 """
 """A child that may lift its limit, and answers only if it did."""
 
+LIFTED_HARD_LIMIT = """
+limits = {resource.RLIMIT_CPU: (60, 60)}
+resource.getrlimit, resource.setrlimit = limits.get, limits.__setitem__
+told = os.write
+
+def tell(*message):
+    assert limits[resource.RLIMIT_CPU] == (resource.RLIM_INFINITY,) * 2
+    return told(*message)
+
+os.write = tell
+"""
+"""A child of an account that may lift hard limits, too, and answers only if it did."""
+
 
 def test_a_limit_of_processor_time_is_no_fact_that_a_paid_job_learns(
     scene: Scene,
@@ -151,11 +184,14 @@ def test_a_limit_of_processor_time_is_no_fact_that_a_paid_job_learns(
     assert "_lift_limit_of_processor_time" in capfd.readouterr().err
     assert scene.end(job_id) == (JobState.QUEUED, "cannot-load", ["reserve"])
     assert show_job(scene.installation, OWNER, job_id).held_by == "cannot-load"
-    limit_to(monkeypatch, SOFT_LIMIT)
-    run_job.run_job(
-        scene.installation, claimed(scene.installation), perform_here, load=load
-    )
-    assert scene.end(job_id) == (JobState.SUCCEEDED, None, ["reserve", "charge"])
+    for limit in (SOFT_LIMIT, LIFTED_HARD_LIMIT):
+        limit_to(monkeypatch, limit)
+        children.stop()
+        run_job.run_job(
+            scene.installation, claimed(scene.installation), perform_here, load=load
+        )
+        assert scene.end(job_id) == (JobState.SUCCEEDED, None, ["reserve", "charge"])
+        job_id = scene.submit_job(key="b")
 
 
 def test_a_model_of_a_later_version_is_evaluated_by_another_worker_or_not_paid_for(

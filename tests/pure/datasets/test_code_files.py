@@ -294,9 +294,18 @@ def test_codes_leave_the_room_that_was_looked_at_before_the_charge(ingest, monke
     ingest(BODY)
     free = SimpleNamespace(free=limits.MIN_FREE_UPLOAD_BYTES)
     monkeypatch.setattr(code_files.shutil, "disk_usage", lambda _: free)
+    written: list[int] = []
+    honest = Writer.write
+
+    def write(writer: Writer, data: memoryview) -> None:
+        written.append(len(data))
+        honest(writer, data)
+
+    monkeypatch.setattr(Writer, "write", write)
     np.testing.assert_array_equal(
         codes(read(ingest)), wide_codes(GRID, ingest.read().features)
     )
+    assert written == [], "for a moment, the room would have been taken"
     assert stored(ingest) == []
     free.free += 10**6
     read(ingest)
