@@ -1,5 +1,6 @@
 """Subjects of an identity provider: principals like keys, on both databases."""
 
+import math
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -7,14 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from app.access import tokens
+from app.access import keys, tokens
 from app.access.grants import Principal, Role
+from app.core import limits
 from app.core.errors import NotFound, Unauthenticated, Unavailable
 from app.core.settings import Settings
 from app.jobs.states import EndReason, JobState
 from app.ledger import control, tables
 from app.ledger.tables import Entry
-from app.services.authorization import IdentityProvider, authenticate, confirm, write_as
+from app.services.authorization import (
+    IdentityProvider,
+    authenticate,
+    authenticate_and_keep,
+    cached,
+    confirm,
+    write_as,
+)
 from app.services.execution.charge import charge_claimed
 from app.services.execution.run_job import run_job
 from app.services.jobs import show_jobs
@@ -148,6 +157,20 @@ def test_a_request_has_no_effect_once_its_token_has_expired(
         confirm(scene.installation, ended)
     with pytest.raises(Unauthenticated), write_as(scene.installation, ended):
         raise AssertionError("a transaction has no effect")
+
+
+def test_a_known_token_ends_when_it_says(
+    scene: Scene, provider: IdentityProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A prediction by a caller whom this process knows reads no token again."""
+    monkeypatch.setattr(limits, "REVOCATION_S", math.inf)
+    header = f"Bearer {token(exp=int(time.time()) + 600)}"
+    began_s = keys.elapsed_s()
+    authenticate_and_keep(scene.installation, header, provider=provider)
+    read_s = keys.elapsed_s()
+    for now_s, is_known in ((began_s + 590, True), (read_s + 600, False)):
+        monkeypatch.setattr(keys, "elapsed_s", lambda now_s=now_s: now_s)
+        assert (cached(scene.installation, header) is not None) is is_known
 
 
 def test_a_grant_counts_for_a_subject_and_its_job_outlives_its_token(
