@@ -154,9 +154,9 @@ def test_the_form_declares_points(server: Server) -> None:
     text = {"go": "read", "dictionary": json.dumps(body), "once": "c" * 22}
     columns = browser.post("/ui/datasets/new", data=text)
     form = fields(columns.text)
-    assert form["label.cuts"] == "3, 7"
+    assert form["l0.cuts"] == "3, 7"
     wrong = browser.post(
-        "/ui/datasets/new", data={**form, "label.cuts": "7, 3", "go": "budget"}
+        "/ui/datasets/new", data={**form, "l0.cuts": "7, 3", "go": "budget"}
     )
     assert wrong.status_code == 422
     assert "Not ascending." in wrong.text

@@ -184,12 +184,12 @@ def test_a_problem_stands_beside_the_field_that_it_names(idle_server: Server) ->
     assert _problem(page.text, "f1.name") == "Occurs twice."
     assert _problem(page.text, "f1.upper") == "Needed."
     assert _problem(page.text, "f2.categories") == "Needs more values."
-    assert _problem(page.text, "label.classes") == "Needs more values."
+    assert _problem(page.text, "l0.classes") == "Needs more values."
     fields |= {
         "f1.name": "height",
         "f1.upper": "2",
         "f2.categories": "a\nb",
-        "label.classes": "low\nhigh",
+        "l0.classes": "low\nhigh",
     }
     page = browser.post(PATH, data={**fields, "live": "1"})
     assert _problem(page.text, "f0.lower") == "Larger than the upper bound."

@@ -307,13 +307,13 @@ def test_the_form_declares_bounds(server: Server) -> None:
     }
     columns = browser.post("/ui/datasets/new", data=text)
     form = fields(columns.text)
-    assert (form["label.lower"], form["label.upper"]) == ("0", "60")
+    assert (form["l0.lower"], form["l0.upper"]) == ("0", "60")
     wrong = browser.post(
-        "/ui/datasets/new", data={**form, "label.lower": "61", "go": "budget"}
+        "/ui/datasets/new", data={**form, "l0.lower": "61", "go": "budget"}
     )
     assert wrong.status_code == 422
     assert "Must be below the upper bound." in wrong.text
-    form["label.whole"] = "yes"
+    form["l0.whole"] = "yes"
     budget = browser.post("/ui/datasets/new", data={**form, "go": "budget"})
     review = browser.post(
         "/ui/datasets/new", data={**fields(budget.text), "go": "review"}

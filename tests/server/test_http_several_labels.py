@@ -2,6 +2,7 @@
 names the label that it reads.
 """
 
+import csv
 import io
 import json
 from pathlib import Path
@@ -13,7 +14,7 @@ from grovekeeper_client import Grovekeeper
 from grovekeeper_verifier.dataset_replay import verify
 from tests.server.test_http_statistics import _released, _submitted
 from tests.support.pages import fields as form_fields
-from tests.support.pages import signed_in, text_of
+from tests.support.pages import hidden, signed_in, text_of
 from tests.support.server import (
     CSV,
     Server,
@@ -76,6 +77,35 @@ def test_a_declaration_shows_every_label(server: Server) -> None:
     assert alone["schema"]["label"] == OLD
     page = signed_in(server, server.admin).get(f"/ui/datasets/{dataset['id']}")
     assert "below 3, 3 to below 7, 7 or more" in text_of(page)
+
+
+def test_the_form_declares_several_labels(server: Server) -> None:
+    browser = signed_in(server, server.caller("owner"))
+    path = "/ui/datasets/new"
+    body = declaration(schema=SCHEMA, partitions=[])
+    read = {"go": "read", "dictionary": json.dumps(body), "once": "d" * 22}
+    form = form_fields(browser.post(path, data=read).text)
+    assert (form["l0.classes"], form["l1.cuts"]) == ("no\nyes", "3, 7")
+
+    added = form_fields(browser.post(path, data={**form, "go": "add:l"}).text)
+    blank = browser.post(path, data={**added, "go": "budget"})
+    assert (blank.status_code, "l2.name" in blank.text) == (422, True)
+    stay = {"l2.name": "stay", "l2.lower": "0", "l2.upper": "60", "l2.whole": "yes"}
+    twice = browser.post(path, data={**added, **stay, "l2.name": "old", "go": "budget"})
+    assert 'id="l2.name-problem" data-part>Occurs twice.' in twice.text
+    removed = {**added, **stay, "go": "remove:l1"}
+    form = form_fields(browser.post(path, data=removed).text)
+    budget = browser.post(path, data={**form, "go": "budget"})
+    review = browser.post(path, data={**form_fields(budget.text), "go": "review"})
+    shown = " ".join(text_of(review).split())
+    assert "old to predict no, yes" in shown
+    assert "stay to predict a whole number from 0 to 60" in shown
+    declared = browser.post(path, data={**hidden(review.text), "go": "declare"})
+    assert declared.status_code == 303, declared.text
+    dataset = declared.headers["Location"].removeprefix("/ui")
+    schema = server.admin.http.get(dataset).json()["schema"]
+    whole = {"name": "stay", "type": "integer", "lower": 0, "upper": 60}
+    assert schema["labels"] == [OLD, whole]
 
 
 def test_a_label_is_added_before_the_first_upload_and_none_after_it(
@@ -188,6 +218,10 @@ def test_a_model_predicts_the_label_that_its_job_names(
     assert details.count({"label": name}) == 4, "two jobs, each reserved and charged"
     export = server.admin.http.get(f"/ledger/{dataset['id']}/export").content
     assert verify(io.BytesIO(export)).kinds["charge"] == 2
+    table = server.admin.http.get(f"/ledger/{dataset['id']}/export?format=csv").text
+    cells = [row["label"] for row in csv.DictReader(io.StringIO(table))]
+    assert cells.count(name) == 4
+    assert set(cells) == {"", name}
     browser = signed_in(server, server.admin)
     page = browser.get(f"/ui/jobs/{job['id']}")
     assert f"Label {name}" in " ".join(text_of(page).split())

@@ -10,7 +10,7 @@ _LABELS = {"columns": "Columns", "budget": "Budget", "review": "Review"}
 _NEXT = {"columns": "budget", "budget": "review", "review": "review"}
 _NOT_CARRIED = {"go", "step", "live", "dictionary"}
 _FIELDS_OF_STEP = {
-    "columns": {"name", "f", "n_f", "label"},
+    "columns": {"name", "f", "n_f", "l", "n_l"},
     "budget": {
         "fails",
         "mostly",
@@ -86,13 +86,15 @@ class Review:
 def review_of(
     form: Mapping[str, str],
     columns: Sequence[Mapping[str, str]],
+    labels: Sequence[Mapping[str, str]],
     accountant: str,
     would_be: DeclarationOut | None,
 ) -> Review:
     """The review of a form.
 
     Args:
-        columns: the rows of the form's table of columns.
+        columns: the rows of the form's table of columns to learn from.
+        labels: the rows of its table of columns to predict.
         would_be: what the declaration becomes; ``None`` if it breaks a rule.
     """
     facts = [
@@ -102,19 +104,10 @@ def review_of(
         ("Size", _size(would_be)),
         ("Cells", _cells(would_be)),
     ]
-    values = ", ".join(form.get("label.classes", "").splitlines())
-    if form.get("label.cuts"):
-        values = f"numbers, cut at {form['label.cuts']}"
-    if form.get("label.lower"):
-        kind = "number"
-        if form.get("label.whole"):
-            kind = "whole number"
-        values = f"a {kind} from {form['label.lower']} to {form['label.upper']}"
-    label = (form.get("label.name", ""), "to predict", values)
     continued = None if would_be is None else would_be.continues
     return Review(
         facts=facts,
-        columns=[*(_column(column) for column in columns), label],
+        columns=[*map(_column, columns), *map(_label, labels)],
         continued=continued,
         spent_there="" if would_be is None else _spent(would_be),
     )
@@ -174,3 +167,13 @@ def _column(column: Mapping[str, str]) -> tuple[str, str, str]:
     if column["missing"]:
         values += ", or empty"
     return column["name"], column["type"], values
+
+
+def _label(label: Mapping[str, str]) -> tuple[str, str, str]:
+    values = ", ".join(label["classes"].splitlines())
+    if label["cuts"]:
+        values = f"numbers, cut at {label['cuts']}"
+    if label["lower"]:
+        kind = "whole number" if label["whole"] else "number"
+        values = f"a {kind} from {label['lower']} to {label['upper']}"
+    return label["name"], "to predict", values

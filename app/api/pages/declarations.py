@@ -58,10 +58,11 @@ _TABLES = {
         "missing",
         "bounds",
     ),
+    "l": ("name", "classes", "cuts", "lower", "upper", "whole"),
     "p": ("name", "kind", "cells", "column", "categories", "how"),
 }
-"""The fields of a row in the tables of the form: of columns (``f``) and of partitions
-(``p``).
+"""The fields of a row in the tables of the form: of columns to learn from (``f``), of
+columns to predict (``l``) and of partitions (``p``).
 """
 _FIELD_OF_REFUSAL: Mapping[type[GrovekeeperError], str] = {
     AccountDiffers: "other_people",
@@ -77,12 +78,7 @@ _REFUSALS: tuple[type[GrovekeeperError], ...] = (InvalidRequest, *_FIELD_OF_REFU
 _SIMPLE = {
     "/name": "name",
     "/schema/features": "columns",
-    "/schema/label": "label.name",
-    "/schema/label/name": "label.name",
-    "/schema/label/classes": "label.classes",
-    "/schema/label/cuts": "label.cuts",
-    "/schema/label/lower": "label.lower",
-    "/schema/label/upper": "label.upper",
+    "/schema/labels": "labels",
     "/budget/epsilon": "epsilon",
     "/budget/delta": "delta",
     "/budget": "delta",
@@ -96,7 +92,9 @@ _SIMPLE = {
 """Fields of the form by the pointers of problems at them and below them."""
 
 _COUNT = re.compile(r"[0-9]{1,6}", re.ASCII)
-_NESTED = re.compile(r"/(?:schema/features|partitions)/([0-9]+)(?:/([a-z]+))?")
+_NESTED = re.compile(
+    r"/(?:schema/)?(features|labels|partitions)/([0-9]+)(?:/([a-z]+))?"
+)
 _WHOLE_NUMBERS = "The form says whole numbers until you change it."
 _NO_FIELD = (
     "this form has no field for it, and a declaration cannot get it later. Declare with grovekeeper datasets create, "
@@ -108,9 +106,8 @@ _NO_FIELD = (
 @limited(needs=Role.OWNER)
 def begin(visit: Visitor) -> Response:
     """Show the first step with one empty column."""
-    return _Draft(visit, {"n_f": "1", "n_p": "0", "once": token_urlsafe(16)}).page(
-        step="columns"
-    )
+    form = {"n_f": "1", "n_l": "1", "n_p": "0", "once": token_urlsafe(16)}
+    return _Draft(visit, form).page(step="columns")
 
 
 @declaration_pages.post("")
@@ -174,7 +171,7 @@ class _Draft:
         names = {"", *(population.name for population in shared)}
         # perhaps one that the key does not see, which the check says
         names.add(self.form.get("population") or "")
-        columns = rows(self.form, "f")
+        columns, labels = rows(self.form, "f"), rows(self.form, "l")
         chosen = accountant(self.form)
         continues = would_be is not None and would_be.continues is not None
         return self.visit.page(
@@ -183,9 +180,10 @@ class _Draft:
             step=shown_step(step, self.form),
             form=self.form,
             columns=columns,
+            labels=labels,
             partitions=rows(self.form, "p"),
             accountant=chosen,
-            review=review_of(self.form, columns, chosen, would_be),
+            review=review_of(self.form, columns, labels, chosen, would_be),
             asks_about_people=continues
             or "other_people" in problems
             or bool(self.form.get("other_people")),
@@ -211,10 +209,10 @@ class _Draft:
         """
         text = self.form.get("dictionary", "")
         try:
-            label = self.form.get("label.name")
+            names = [label["name"] for label in rows(self.form, "l")]
             draft = draft_declaration(
                 text.encode("utf-8", "surrogatepass"),
-                labels={label: ()} if label else None,
+                labels={name: () for name in names if name} or None,
             )
         except NotADictionary as error:
             return self.page(step="columns", status=422, unread=sentence(str(error)))
@@ -237,9 +235,7 @@ class _Draft:
         return replace(self, form=form).page(step="columns", to_confirm=to_confirm)
 
     def _with_row(self, action: str, place: str) -> "_Draft":
-        """The form with one more row in a table (``f`` or ``p``), or without a row
-        (``f3``).
-        """
+        """The form with one more row in a table (``f``), or without a row (``f3``)."""
         prefix = place[:1] if place[:1] in _TABLES else "f"
         table = rows(self.form, prefix)
         if action == "add":
@@ -300,7 +296,7 @@ def declaration(form: Form, *, step: str) -> dict[str, Any]:
         "name": form.get("name", "").strip(),
         "schema": {
             "features": [_feature(column) for column in rows(form, "f")],
-            "label": _label(form),
+            "labels": [_label(row) for row in rows(form, "l")],
         },
         "budget": budget,
     }
@@ -334,15 +330,8 @@ def accountant(form: Form) -> str:
 def filled(drafted: Mapping[str, Any]) -> dict[str, str]:
     """The fields of the form for a declaration with gaps."""
     schema = drafted["schema"]
-    label = labels_of(schema)[0]
     form = {
         "name": drafted.get("name") or "",
-        "label.name": label["name"] or "",
-        "label.classes": "\n".join(label.get("classes") or ()),
-        "label.cuts": ", ".join(map(str, label.get("cuts") or ())),
-        "label.lower": _text(label.get("lower")),
-        "label.upper": _text(label.get("upper")),
-        "label.whole": _text(label.get("type") == "integer"),
         "public_size": str(drafted.get("public_size") or ""),
         "protects": str(drafted.get("protects") or "row"),
         "population": str(drafted.get("population") or ""),
@@ -363,13 +352,12 @@ def filled(drafted: Mapping[str, Any]) -> dict[str, str]:
             "mostly": "selections" if budget["accountant"] == "zcdp" else "counts",
         }
     form |= _fields("f", schema["features"])
+    form |= _fields("l", map(_fields_of_label, labels_of(schema)))
     return form | _fields("p", _partitions(drafted))
 
 
 def _without_field(drafted: Mapping[str, Any]) -> Iterator[str]:
     """What a declaration says and the form cannot."""
-    for label in labels_of(drafted["schema"])[1:]:
-        yield f"the further label {label['name']}"
     if _object(drafted.get("budget")).get("delta_set_aside") is not None:
         yield "the part of δ that is set aside"
     for partition in _partitions(drafted):
@@ -415,9 +403,13 @@ def problems_of(errors: Iterable[FieldProblem]) -> dict[str, str]:
 
 
 def _field(pointer: str) -> str:
+    if re.match("/schema/label(/|$)", pointer):
+        # a label alone has no place in a list
+        pointer = pointer.replace("/label", "/labels/0", 1)
     if nested := _NESTED.match(pointer):
-        prefix = "p" if pointer.startswith("/partitions") else "f"
-        return f"{prefix}{nested[1]}.{nested[2] or 'name'}"
+        prefix = nested[1][0]
+        name = nested[3] if nested[3] in _TABLES[prefix] else "name"
+        return f"{prefix}{nested[2]}.{name}"
     above = [at for at in _SIMPLE if pointer == at or pointer.startswith(f"{at}/")]
     if not above:
         return ""
@@ -446,17 +438,20 @@ def _text(value: object) -> str:
     return str(value)
 
 
-def _label(form: Form) -> dict[str, Any]:
-    label: dict[str, Any] = {"name": form.get("label.name", "").strip()}
-    points = form.get("label.cuts", "").replace(",", " ").split()
-    classes = _lines(form.get("label.classes", ""))
-    lower = form.get("label.lower", "").strip()
-    upper = form.get("label.upper", "").strip()
+def _fields_of_label(label: Mapping[str, Any]) -> dict[str, Any]:
+    cuts = ", ".join(map(str, label.get("cuts") or ()))
+    return {**label, "cuts": cuts, "whole": label.get("type") == "integer"}
+
+
+def _label(row: Mapping[str, str]) -> dict[str, Any]:
+    label: dict[str, Any] = {"name": row["name"].strip()}
+    points = row["cuts"].replace(",", " ").split()
+    classes = _lines(row["classes"])
+    lower = row["lower"].strip()
+    upper = row["upper"].strip()
     has_bounds = bool(lower or upper)
     if has_bounds:
-        label["type"] = "number"
-        if form.get("label.whole"):
-            label["type"] = "integer"
+        label["type"] = "integer" if row["whole"] else "number"
         label["lower"] = number_in(lower)
         label["upper"] = number_in(upper)
     if classes or not (points or has_bounds):

@@ -76,6 +76,7 @@ CSV_COLUMNS = (
     "hash",
     "details",
     "purpose",
+    "label",
     "job_kind",
     "algorithm",
     "job_name",
@@ -83,8 +84,8 @@ CSV_COLUMNS = (
     "submitted_by",
     "submitted_by_name",
 )
-"""The fields of an entry as it was hashed, its job's purpose out of ``details``, and
-the public facts of its job.
+"""The fields of an entry as it was hashed, the purpose and the label of its job out of
+``details``, and the public facts of its job.
 """
 """Beginnings of a cell that spreadsheets compute; people choose purposes and names."""
 
@@ -149,8 +150,10 @@ def _job_cells(
 ) -> dict[str, str | None]:
     if job is None:
         return {}
+    details = entry.details or {}
     return {
-        "purpose": (entry.details or {}).get("purpose"),
+        "purpose": details.get("purpose"),
+        "label": details.get("label"),
         "job_kind": job.kind,
         "algorithm": job.algorithm,
         "job_name": job.name,

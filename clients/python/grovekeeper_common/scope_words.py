@@ -5,6 +5,8 @@ from itertools import groupby
 from typing import Any
 
 _SHORTEST_RUN = 3
+_TO = "\N{NON-BREAKING HYPHEN}"
+"""Between two numbers: a narrow column would break a line behind a dash."""
 
 
 def cell(scope: Mapping[str, Any]) -> str:
@@ -30,7 +32,7 @@ def covered(scope: Mapping[str, Any]) -> str:
 
 
 def _runs(cells: list[Any]) -> list[str]:
-    """Cells as texts; three or more consecutive numbers as ``0–7``."""
+    """Cells as texts; three or more consecutive numbers as ``0-7``."""
 
     def run_of(item: tuple[int, Any]) -> object:
         # Consecutive numbers at consecutive places have the same difference to them.
@@ -41,6 +43,6 @@ def _runs(cells: list[Any]) -> list[str]:
     for _, grouped in groupby(enumerate(cells), key=run_of):
         run = [str(cell) for _, cell in grouped]
         if len(run) >= _SHORTEST_RUN:
-            run = [f"{run[0]}–{run[-1]}"]
+            run = [f"{run[0]}{_TO}{run[-1]}"]
         texts += run
     return texts

@@ -356,17 +356,17 @@ def test_uploads_are_counted_for_owners_alone() -> None:
     ("step", "carried"),
     [
         ("columns", ["epsilon", "p0.name"]),
-        ("budget", ["name", "f0.name", "f12.lower", "label.name"]),
+        ("budget", ["name", "f0.name", "f12.lower", "l0.name"]),
         (
             "review",
-            ["name", "f0.name", "f12.lower", "label.name", "epsilon", "p0.name"],
+            ["name", "f0.name", "f12.lower", "l0.name", "epsilon", "p0.name"],
         ),
     ],
 )
 def test_a_step_carries_the_fields_of_other_steps(
     step: str, carried: list[str]
 ) -> None:
-    names = ["go", "step", "name", "f0.name", "f12.lower", "label.name", "epsilon", "p0.name"]  # fmt: skip
+    names = ["go", "step", "name", "f0.name", "f12.lower", "l0.name", "epsilon", "p0.name"]  # fmt: skip
     form = dict.fromkeys(names, "x")
     assert [name for name, _ in shown_step(step, form).carried] == carried
 
@@ -374,13 +374,18 @@ def test_a_step_carries_the_fields_of_other_steps(
 def test_a_review_says_what_is_public_for_ever() -> None:
     form = {
         "name": "visits", "epsilon": "2", "delta": "1e-6", "protects": "label", "unit.column": "person",
-        "unit.max_rows": "3", "label.name": "income", "label.classes": "no\nyes",
+        "unit.max_rows": "3",
     }  # fmt: skip
     columns = [
         {"name": "age", "type": "integer", "lower": "0", "upper": "9", "bounds": "natural", "missing": "yes"},
         {"name": "sex", "type": "categorical", "categories": "f\nm", "missing": ""},
     ]  # fmt: skip
-    review = review_of(form, columns, "gdp", None)
+    blank = dict.fromkeys(("classes", "cuts", "lower", "upper", "whole"), "")
+    labels = [
+        {**blank, "name": "income", "classes": "no\nyes"},
+        {**blank, "name": "days", "lower": "0", "upper": "60", "whole": "yes"},
+    ]
+    review = review_of(form, columns, labels, "gdp", None)
     assert dict(review.facts) == {
         "Name": "visits",
         "Account": "gdp (ε = 2, δ = 1e-6)",
@@ -392,8 +397,9 @@ def test_a_review_says_what_is_public_for_ever() -> None:
         "0 to 9 (natural), or empty",
         "f, m",
         "no, yes",
+        "a whole number from 0 to 60",
     ]
-    assert dict(review_of({}, [], "pure", None).facts)["Account"] == "pure (ε = )"
+    assert dict(review_of({}, [], [], "pure", None).facts)["Account"] == "pure (ε = )"
 
 
 def _entry(**members: Any) -> DetailedEntryOut:

@@ -82,8 +82,8 @@ def test_a_cell_of_digits_is_what_the_declaration_says_it_is(
     service.answers["GET", "/datasets/census"] = service.answers[
         "GET", "/datasets/ds_1"
     ] = (status, declared)
-    typed = ["--scope", "code=1-2,OTHER", "--scope", "shard=1,5-7,9–10,4-3,a-b"]
-    shards = [1, 5, 6, 7, 9, 10, "4-3", "a-b"]
+    typed = ["--scope", "code=1-2,OTHER", "--scope", "shard=1,5-7,9–10,20‑21,4-3,a-b"]
+    shards = [1, 5, 6, 7, 9, 10, 20, 21, "4-3", "a-b"]
     meant = {"code": ["1-2", "OTHER"], "shard": shards}
 
     for asked in (

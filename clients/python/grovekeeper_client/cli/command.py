@@ -52,7 +52,9 @@ class Failed(Exception):
         self.kind = kind
 
 
-_NUMBERS = re.compile("(?P<first>[0-9]{1,9})(?:[-–](?P<last>[0-9]{1,9}))?")
+_NUMBERS = re.compile(
+    "(?P<first>[0-9]{1,9})(?:[-–\N{NON-BREAKING HYPHEN}](?P<last>[0-9]{1,9}))?"
+)
 _MOST_CELLS = 1024
 _NO_KEY = "no key: set GROVEKEEPER_API_KEY, or name a file with --key-file"
 _KEY_REFUSED = (
