@@ -13,6 +13,7 @@ and compare ``SHA256SUMS``.
 
 import argparse
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -78,6 +79,7 @@ def _release(export: Export, chosen: Path | None) -> None:
     folder = (chosen or ROOT / "dist" / f"grovekeeper-{version}").absolute()
     if folder.exists():
         sys.exit(f"{folder} exists; nothing was written. Move it away first.")
+    _require_installation(export, version)
     notes = _notes(export, version)
     # A release is written beside its folder, so that no half of one has its name.
     unfinished = folder.with_name(f"{folder.name}.unfinished")
@@ -102,6 +104,24 @@ def _version(export: Export) -> str:
         differing = ", ".join(sorted(versions))
         sys.exit(f"The distributions and CITATION.cff differ in version: {differing}.")
     return versions.pop()
+
+
+def _require_installation(export: Export, version: str) -> None:
+    """Tests of later versions upgrade the installation that a release stores."""
+    name = f"tests/support/installations/{version}.tar.xz"
+    revisions = (export.root / "migrations" / "versions").glob("*.py")
+    newest = max(file.stem.partition("_")[0] for file in revisions)
+    stored = None
+    if (export.root / name).is_file():
+        with tarfile.open(export.root / name) as archive:
+            answers = archive.extractfile("answers.json")
+            assert answers is not None
+            stored = json.load(answers)["revision"]
+    if stored != newest:
+        sys.exit(
+            f"{name} has no installation at revision {newest}. "
+            "Store one with python -m tests.support.snapshot, and commit it first."
+        )
 
 
 def _require_no_changes() -> None:

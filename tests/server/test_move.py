@@ -18,13 +18,12 @@ from typing import Any
 import psycopg
 import pytest
 import rfc8785
-from sqlalchemy import create_engine, make_url, select, text, update
+from sqlalchemy import create_engine, make_url, select, text
 from sqlalchemy.exc import DBAPIError
 from typer.testing import CliRunner
 
 from app.cli import prepare
 from app.cli.main import app
-from app.core import stamps
 from app.core.errors import InstallationError
 from app.core.settings import Settings
 from app.datasets.catalog import Dataset, DatasetRow
@@ -32,8 +31,6 @@ from app.db import migrate, revisions
 from app.db.append_only import append_only_tables
 from app.db.base import Base
 from app.db.database import Database, parse_url
-from app.jobs.states import JobState
-from app.jobs.tables import JobRow
 from app.ledger import checkpoints, control, kept_states, statements, tables
 from app.ledger import reservations as ledger
 from app.ledger.checkpoints import Log, Signer
@@ -60,10 +57,6 @@ from tests.support.postgres import driver_url
 from tests.support.server import Server, running_server, worker
 
 OLD = "0031"
-_STATED_ANEW = {"warnings", "available", "failures", "waiting"}
-"""Members of answers that this version states in other words or by all rules, or that
-deliveries change meanwhile.
-"""
 
 
 @dataclass(frozen=True)
@@ -198,18 +191,10 @@ def accounts(database: Database) -> tuple[list[str], list[str]]:
 
 @pytest.fixture
 def server(old: Old) -> Iterator[Server]:
-    """A server of this version on an installation that was moved for the test.
-
-    The queued job of the stored installation waits since today: a day later the server
-    would end it, as it ends every job that nobody claims.
-    """
+    """A server of this version on an installation that was moved for the test."""
     old.move()
-    with (
-        closing(Database.open(old.settings.database_url)) as database,
-        database.write() as session,
-    ):
-        waits = update(JobRow).where(JobRow.state == JobState.QUEUED.value)
-        session.execute(waits.values(waits_since=stamps.now()))
+    with closing(Database.open(old.settings.database_url)) as database:
+        snapshot.let_jobs_wait_since_now(database)
     with running_server(
         old.settings.database_url, old.settings.home, n_workers=0
     ) as server:
@@ -219,10 +204,7 @@ def server(old: Old) -> Iterator[Server]:
 @pytest.fixture
 def answers(old: Old) -> dict[str, Any]:
     """What the server of the old version answered."""
-    stored: dict[str, Any] = json.loads(
-        (old.settings.home.parent / snapshot.ANSWERS).read_text(encoding="utf-8")
-    )
-    return stored
+    return snapshot.stated_answers(old.settings.home)
 
 
 def test_the_old_database_stays_as_it_is_and_every_row_is_in_the_new_one(
@@ -295,22 +277,8 @@ def test_nobody_notices_the_move(server: Server, answers: dict[str, Any]) -> Non
         snapshot.digest(http.get("/audit/export").content[:size])
         == answers["files"]["/audit/export"]
     )
-    assert list(_lost(now["predictions"], answers["predictions"])) == []
-    assert list(_lost(now["lists"], answers["lists"])) == []
-
-
-def _lost(now: Any, before: Any, at: str = "") -> Iterator[str]:
-    """What an answer lacks that the server of the old version answered; lists may have
-    got longer.
-    """
-    if isinstance(before, dict) and isinstance(now, dict):
-        for name in before.keys() - _STATED_ANEW:
-            yield from _lost(now.get(name), before[name], f"{at}/{name}")
-    elif isinstance(before, list) and isinstance(now, list) and len(now) >= len(before):
-        for index, value in enumerate(before):
-            yield from _lost(now[index], value, f"{at}/{index}")
-    elif now != before:
-        yield f"{at}: {before} became {now}"
+    assert list(snapshot.lost(now["predictions"], answers["predictions"])) == []
+    assert list(snapshot.lost(now["lists"], answers["lists"])) == []
 
 
 def test_waiting_jobs_run_after_the_move_and_new_ones_are_admitted(

@@ -228,6 +228,28 @@ def test_what_differs_is_refused_before_anything_is_built(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["checkout"]
 
 
+@pytest.mark.parametrize("reason", ["absent", "older"])
+def test_a_release_without_its_installation_is_refused(
+    reason: str, commit: Path, tmp_path: Path
+) -> None:
+    """Later versions could not test that they upgrade it."""
+    checkout = tmp_path / "checkout"
+    subprocess.run(["git", "clone", "-q", commit, checkout], check=True)
+    if reason == "absent":
+        for file in (checkout / "tests/support/installations").glob("*.*.*.tar.xz"):
+            file.unlink()
+    else:
+        (checkout / "migrations/versions/9999_later.py").write_text("x = 1\n")
+    author = ["-c", "user.name=x", "-c", "user.email=x@example.org"]
+    for command in (["add", "-A"], [*author, "commit", "-qm", "x"]):
+        subprocess.run(["git", *command], cwd=checkout, check=True)
+    done = _release(Path(sys.executable), checkout, tmp_path / "release")
+
+    assert done.returncode == 1
+    assert "python -m tests.support.snapshot" in done.stderr
+    assert not (tmp_path / "release").exists()
+
+
 @pytest.mark.parametrize("change", ["edited", "added"])
 def test_files_of_no_commit_are_refused(
     change: str, python: Path, commit: Path, tmp_path: Path

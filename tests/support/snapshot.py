@@ -1,9 +1,9 @@
-"""Stores a real installation for the migration tests: ``python -m
+"""Stores a real installation for the tests of upgrades: ``python -m
 tests.support.snapshot``.
 
 The command starts a server and a worker on an empty SQLite database, makes at least one
 row of every table with requests over HTTP, and packs the home into
-``tests/support/installations/REVISION.tar.xz``, with what the server answered in the end
+``tests/support/installations/VERSION.tar.xz``, with what the server answered in the end
 (``answers.json``). :func:`rows_of` reads the rows of any database.
 """
 
@@ -12,20 +12,25 @@ import io
 import json
 import tarfile
 import tempfile
+import tomllib
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import httpx
-from sqlalchemy import Connection, MetaData, Table, inspect, select, text
+from sqlalchemy import Connection, MetaData, Table, inspect, select, text, update
 
 from app.core import stamps
 from app.db import migrate
 from app.db.database import Database
 from app.db.revisions import head_revision
 from app.jobs import queue
+from app.jobs.states import JobState
+from app.jobs.tables import JobRow
 from tests.support.server import (
     CSV,
+    SCHEMA,
     Server,
     csv_rows,
     new_idempotency_key,
@@ -36,12 +41,27 @@ from tests.support.server import (
 
 FOLDER = Path(__file__).parent / "installations"
 ANSWERS = "answers.json"
+NOUNS = (
+    "rules",
+    "uploads",
+    "webhooks",
+    "aliases",
+    "grants",
+    "profiles",
+    "statistics",
+)
+"""Lists of a dataset."""
 PREDICTED = [
     {"age": 39, "height": 1.7, "sex": "Male"},
     {"age": 70, "height": None, "sex": "Female"},
 ]
 """The rows of the stored predictions."""
+STATED_ANEW = {"warnings", "available", "deliveries", "failures", "waiting"}
+"""Members of answers that a later version states in other words or by all rules, or
+that deliveries change meanwhile.
+"""
 _DELTA = "0.000001"
+_HEIGHT = {"name": "height", "type": "number", "lower": 0.5, "upper": 2.5}
 _SHARDS = [{"name": "shard", "kind": "hash", "cells": 2}]
 _N_CAP_CHANGES = 260
 """One account needs more than 256 entries, so that a subtree hash of its log is stored."""
@@ -72,11 +92,33 @@ def _to_json(value: Any) -> Any:
     return stamps.to_text(value) if isinstance(value, datetime) else value
 
 
-def unpacked(revision: str, folder: Path) -> Path:
+def version() -> str:
+    """The version of the program."""
+    text = (FOLDER.parents[2] / "pyproject.toml").read_text(encoding="utf-8")
+    return str(tomllib.loads(text)["project"]["version"])
+
+
+def unpacked(name: str, folder: Path) -> Path:
     """Unpacks a stored installation into a folder and returns its home."""
-    with tarfile.open(FOLDER / f"{revision}.tar.xz") as archive:
+    with tarfile.open(FOLDER / f"{name}.tar.xz") as archive:
         archive.extractall(folder, filter="data")
     return folder / "home"
+
+
+def stated_answers(home: Path) -> dict[str, Any]:
+    """What the server of an unpacked installation answered in the end."""
+    file = home.parent / ANSWERS
+    stated: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return stated
+
+
+def let_jobs_wait_since_now(database: Database) -> None:
+    """The server ends a job that nobody claims within a day, and a stored installation
+    is older.
+    """
+    waits = update(JobRow).where(JobRow.state == JobState.QUEUED.value)
+    with database.write() as session:
+        session.execute(waits.values(waits_since=stamps.now()))
 
 
 def answers_of(http: httpx.Client, database: Database) -> dict[str, Any]:
@@ -98,14 +140,8 @@ def answers_of(http: httpx.Client, database: Database) -> dict[str, Any]:
     files += [f"/models/{model}/artifact" for model in models]
     lists = ["/datasets", "/models", "/populations", "/jobs?limit=100"]
     for dataset in datasets:
-        lists += [
-            f"/datasets/{dataset}/{noun}"
-            for noun in ("rules", "uploads", "webhooks", "aliases", "grants")
-        ]
-    predicted = {
-        model: http.post(f"/models/{model}/predict", json={"rows": PREDICTED})
-        for model in models
-    }
+        lists += [f"/datasets/{dataset}/{noun}" for noun in NOUNS]
+    predicted = {model: _predicted(http, model) for model in models}
     return {
         "files": {
             path: digest(http.get(path).raise_for_status().content) for path in files
@@ -116,6 +152,27 @@ def answers_of(http: httpx.Client, database: Database) -> dict[str, Any]:
             for model, answer in predicted.items()
         },
     }
+
+
+def _predicted(http: httpx.Client, model: str) -> httpx.Response:
+    schema = http.get(f"/models/{model}").json()["schema"]
+    features = [feature["name"] for feature in schema["features"]]
+    rows = [{name: row[name] for name in features} for row in PREDICTED]
+    return http.post(f"/models/{model}/predict", json={"rows": rows})
+
+
+def lost(now: Any, before: Any, at: str = "") -> Iterator[str]:
+    """What an answer lacks that the server of an earlier version answered; lists may
+    have got longer.
+    """
+    if isinstance(before, dict) and isinstance(now, dict):
+        for name in before.keys() - STATED_ANEW:
+            yield from lost(now.get(name), before[name], f"{at}/{name}")
+    elif isinstance(before, list) and isinstance(now, list) and len(now) >= len(before):
+        for index, value in enumerate(before):
+            yield from lost(now[index], value, f"{at}/{index}")
+    elif now != before:
+        yield f"{at}: {before} became {now}"
 
 
 def digest(content: bytes) -> list[Any]:
@@ -137,6 +194,7 @@ def _use(server: Server, log: Path) -> None:
     with worker(server.settings, log=log):
         _release(server, labs, visits)
         _spend_rho(server)
+        _predict_a_number(server)
     _watch(server, labs)
     joined = server.admin.http.put(
         f"/datasets/{visits}/population", json={"population": "patients"}
@@ -173,6 +231,26 @@ def _release(server: Server, labs: str, visits: str) -> None:
         "unlabelled": {"dataset": visits, "epsilon": "2"}
     }
     _ended(server, _post(server, "/train", **from_both))
+
+
+def _predict_a_number(server: Server) -> None:
+    """Trains a model of a number and one of classes on a dataset of two labels, and
+    counts its rows.
+    """
+    features = [each for each in SCHEMA["features"] if each["name"] != "height"]
+    schema = {"features": features, "labels": [SCHEMA["label"], _HEIGHT]}
+    stays = server.declared(name="stays", schema=schema)["id"]
+    rows = f"/datasets/{stays}/rows?accept_unknown=true"
+    uploaded = server.admin.http.post(rows, content=csv_rows(200), headers=CSV)
+    assert uploaded.status_code == 201, uploaded.text
+    for label in ("income", "height"):
+        server.trained(stays, algorithm="rpf", parameters={}, label=label)
+    tables = [
+        {"statistic": "histogram", "column": "sex"},
+        {"statistic": "mean", "column": "age"},
+    ]
+    path = f"/datasets/{stays}/statistics"
+    _ended(server, _post(server, path, epsilon="2", tables=tables))
 
 
 def _spend_rho(server: Server) -> None:
@@ -301,10 +379,11 @@ def _main() -> None:
         with running_server(url, home, n_workers=0) as server:
             _use(server, folder / "worker.log")
             answers = answers_of(server.admin.http, server.database) | {
-                "key": server.admin.key
+                "key": server.admin.key,
+                "revision": head_revision(),
             }
         stated = json.dumps(answers).encode("utf-8")
-        file = FOLDER / f"{head_revision()}.tar.xz"
+        file = FOLDER / f"{version()}.tar.xz"
         with tarfile.open(file, "w:xz") as archive:
             member = tarfile.TarInfo(ANSWERS)
             member.size = len(stated)
