@@ -51,7 +51,7 @@ NOUNS = (
     "statistics",
 )
 """Lists of a dataset."""
-PREDICTED = [
+PREDICTED: list[dict[str, Any]] = [
     {"age": 39, "height": 1.7, "sex": "Male"},
     {"age": 70, "height": None, "sex": "Female"},
 ]
