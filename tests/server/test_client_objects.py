@@ -126,7 +126,7 @@ def test_a_model_is_quoted_trained_used_and_measured(
     assert (listed["accuracy_low"], listed["accuracy_high"]) == evaluation.interval
     other = dataset.train("rdt-ta", epsilon=1, parameters={**SMALL, "max_depth": 1})
     second = other.wait(progress=False)
-    compared = gk.compare(f"{dataset.name}@production", second.id)
+    compared = gk.compare(f"{dataset.name}@production", second)
     assert [item["id"] for item in compared] == [model.id, second.id]
     assert [item["parameters"] for item in compared] == [
         {"max_depth": 2},

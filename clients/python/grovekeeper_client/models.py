@@ -124,7 +124,9 @@ class Evaluation(ShowsFields):
         mae: mean absolute error of a model that predicts a number, if requested.
         mae_interval: covers it on the evaluated rows with probability 0.95.
         rmse: root of the mean squared error, if requested.
+        rmse_interval: covers it likewise.
         r2: share of the spread of the label that predictions explain, if requested.
+        r2_interval: covers it likewise; without a lower end where the noise leaves none.
         answer: the whole answer of the service.
     """
 
@@ -137,7 +139,9 @@ class Evaluation(ShowsFields):
     mae: float | None
     mae_interval: tuple[float, float] | None
     rmse: float | None
+    rmse_interval: tuple[float, float] | None
     r2: float | None
+    r2_interval: tuple[float | None, float] | None
     answer: Mapping[str, Any] = field(repr=False)
 
     @classmethod
@@ -145,7 +149,7 @@ class Evaluation(ShowsFields):
         """Reads the answer of ``GET /evaluations/{id}``."""
         accuracy = answer["accuracy"]
         matrix = answer["confusion"]
-        mae = answer["mae"]
+        mae, rmse, r2 = (answer[name] for name in ("mae", "rmse", "r2"))
         return cls(
             id=answer["id"],
             accuracy=_estimate(accuracy),
@@ -157,8 +161,10 @@ class Evaluation(ShowsFields):
             auroc=_estimate(answer["auroc"]),
             mae=_estimate(mae),
             mae_interval=None if mae is None else _ends(mae["interval"]),
-            rmse=_estimate(answer["rmse"]),
-            r2=_estimate(answer["r2"]),
+            rmse=_estimate(rmse),
+            rmse_interval=None if rmse is None else _ends(rmse["interval"]),
+            r2=_estimate(r2),
+            r2_interval=None if r2 is None else _ends(r2["interval"]),
             answer=answer,
         )
 

@@ -436,6 +436,12 @@ def _as_declared(table: Any, features: Sequence[Feature]) -> Any:
 
 def _of_stream(source: Any) -> Any:
     """A table of Arrow in place of rows that give a stream of Arrow."""
+    # One row of a data frame is a series, and gives a stream of its cells.
+    if hasattr(source, "to_frame"):
+        raise TypeError(
+            "rows are a table, not a series: one row of a pandas "
+            "frame as a table is frame.iloc[[0]]"
+        )
     stream = _stream(source)
     return source if stream is None else stream.read_all()
 

@@ -98,12 +98,13 @@ class Grovekeeper:
         """
         return _models(self.client.models(**filters))
 
-    def compare(self, *models: str) -> Records:
-        """Two models or more side by side, by id or alias: the columns of
+    def compare(self, *models: str | Model) -> Records:
+        """Two models or more side by side, as objects, by id or by alias: the columns of
         :meth:`models`, ``parameters`` that differ, ``features`` with their importances,
         and ``receipt``. No number is computed from rows.
         """
-        return _models(self.client.compare_models(*models)["models"])
+        ids = [it.id if isinstance(it, Model) else it for it in models]
+        return _models(self.client.compare_models(*ids)["models"])
 
     def jobs(self, **filters: str | None) -> Records:
         """The jobs that the key may see, newest first.
@@ -141,5 +142,5 @@ def _models(items: Iterable[Json]) -> Records:
         "mae_low": ("error", "interval", "low"),
         "mae_high": ("error", "interval", "high"),
     }
-    named = ("id", "name", "aliases", "dataset_name", "algorithm", "scope")
+    named = ("id", "name", "aliases", "dataset_name", "label", "algorithm", "scope")
     return Records(items, columns=(*named, "n_leaves", *inner), inner=inner)

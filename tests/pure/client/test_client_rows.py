@@ -250,7 +250,16 @@ def test_columns_that_the_model_does_not_have_or_lacks_are_named() -> None:
 
 
 @pytest.mark.parametrize(
-    "source", ["text", b"bytes", 7, None, np.zeros(3), pd.Series([1])]
+    "source",
+    [
+        "text",
+        b"bytes",
+        7,
+        None,
+        np.zeros(3),
+        pd.Series([1]),
+        pd.DataFrame({"age": [1], "code": ["x"]}).iloc[0],
+    ],
 )
 def test_what_is_not_rows_is_refused(source: Any) -> None:
     with pytest.raises(TypeError, match="rows are"):

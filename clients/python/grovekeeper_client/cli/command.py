@@ -190,11 +190,13 @@ class Remote(Plain):
         Args:
             columns: by heading, the field of an item, or what makes a cell of an item.
                 A list of names is one cell.
-            empty: the sentence of an empty list; by default that there are none.
+            empty: the sentence of an empty list; by default that the key sees none.
         """
         items = self.ask_all(name, request)
         rows = [[_cell(item, made) for made in columns.values()] for item in items]
-        self.output.table(list(columns), rows, empty=empty or f"no {name}")
+        self.output.table(
+            list(columns), rows, empty=empty or f"no {name} that this key may see"
+        )
         return items
 
 
