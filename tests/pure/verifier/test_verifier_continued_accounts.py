@@ -156,6 +156,48 @@ def test_an_account_of_other_terms_continues_none(
     assert f"another {names}" in failure.reason
 
 
+@pytest.mark.parametrize(
+    ("facts", "names"),
+    [
+        ({"delta": "0.0002"}, "delta"),
+        ({"delta_set_aside": "0.00003"}, "delta_set_aside"),
+    ],
+)
+def test_an_account_of_another_delta_continues_none(
+    export: Export, facts: dict[str, Any], names: str
+) -> None:
+    """What was charged would count against another part of δ."""
+    erased = export(dataset="ds_erased", cap="0.1", **ZCDP)
+    erased.job("rs_1", "0.01", event=None, details=DP_SGD)
+    details = _continued(erased, highest_cap="0.1", delta="0.00001")
+    other = export(cap="0.1", **{**ZCDP, **facts})
+    other.add("load", "0.01", details=details)
+    failure = _failure(other.entries, other.header, erased)
+    assert failure is not None
+    assert f"states another {names} than" in failure.reason
+
+
+@pytest.mark.parametrize("form", ["integer", None])
+def test_an_account_that_spells_units_otherwise_continues_none(
+    export: Export, form: str | None
+) -> None:
+    """007 and 7 are two people in one form and one in the other."""
+    terms: dict[str, Any] = {
+        "privacy_unit": {"column": "person", "max_rows": 2, "form": "text"}
+    }
+    erased = export(dataset="ds_erased", cap="3", **terms).job("jb_1", "1")
+    details = _continued(erased, highest_cap="3")
+    same = export(cap="3", **terms).add("load", "1", details=details)
+    assert _failure(same.entries, same.header, erased) is None
+    unit: dict[str, Any] = {"column": "person", "max_rows": 2}
+    if form is not None:
+        unit["form"] = form
+    other = export(cap="3", privacy_unit=unit).add("load", "1", details=details)
+    failure = _failure(other.entries, other.header, erased)
+    assert failure is not None
+    assert "another form of the unit column" in failure.reason
+
+
 def test_an_opening_load_stands_after_the_opening_and_nowhere_else(
     export: Export, erased: Any, rechained: Rechained
 ) -> None:
