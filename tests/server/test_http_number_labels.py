@@ -117,6 +117,12 @@ def test_an_account_of_labels_takes_no_numbers(server: Server) -> None:
     [error] = answer.json()["errors"]
     assert (error["at"], error["problem"]) == ("/protects", "not-for-numbers")
     assert error["accepted"] == ["row"]
+    classes = {"name": "ill", "classes": ["no", "yes"]}
+    for labels in ([LABEL, classes], [classes, LABEL]):
+        schema = {"features": SCHEMA["features"], "labels": labels}
+        body = declaration(schema=schema, partitions=[], protects="label")
+        answer = server.admin.http.post("/declarations", json=body)
+        assert answer.json()["errors"] == [error]
 
 
 def test_cells_are_clamped_empty_or_refused(server: Server) -> None:
