@@ -23,7 +23,7 @@ from grovekeeper_verifier.export_lines import NotVerified
 from grovekeeper_verifier.main import main
 from grovekeeper_verifier.member_comparison import MemberLedger
 from grovekeeper_verifier.population_replay import verify as verify_population
-from tests.support.export_writers import chained
+from tests.support.export_writers import NANO_EVENT, chained
 from tests.support.tampering import changed, places
 
 Export = Callable[..., Any]
@@ -361,6 +361,19 @@ def test_a_member_that_continues_an_erased_member_carries_its_load(
         0,
         1_250_000_000,
     )
+    joined = list(population.entries)
+    # 1.25 + 1.5 fits under 3: what the erased member lost counts once
+    new.add("reserve", "1.5", job_id="jb_2", event=NANO_EVENT)
+    newest = new.entries[-1]
+    named = {
+        "dataset": "ds_new",
+        "sequence": newest["sequence"],
+        "hash": newest["hash"],
+    }
+    population._add("load", "2.75", {"member": named}, job_id="jb_2")
+    assert verified().together == 2_750_000_000
+    population.entries = joined
+    new.entries.pop()
     for name, value in (("continues", "ds_nobody"), ("continues", None)):
         population.entries[-1]["details"]["member"] = {**member, name: value}
         population.entries = chained(population.entries)
