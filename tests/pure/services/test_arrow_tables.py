@@ -6,6 +6,7 @@ import itertools
 import json
 import struct
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -304,6 +305,23 @@ def test_columns_that_share_bytes_are_refused_before_they_are_looked_at() -> Non
     with pytest.raises(TooLarge) as refused:
         arrow_tables.read(body, sized(len(names)))
     assert refused.value.limit == limits.MAX_PREDICTION_BODY_BYTES
+
+
+def test_texts_are_validated_after_their_bytes_are_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each view of a text is looked at, however many share it."""
+    monkeypatch.setattr(limits, "MAX_PREDICTION_BODY_BYTES", 50)
+    looked_at: list[bool] = []
+
+    def validate(*, full: bool = False) -> None:
+        looked_at.append(full)
+
+    texts = [pa.array(["x" * 100])]
+    batch = SimpleNamespace(num_rows=1, columns=texts, validate=validate)
+    with pytest.raises(TooLarge):
+        arrow_tables._checked([batch], 1, max_rows=1)
+    assert looked_at == [False]
 
 
 def test_a_dictionary_of_fewer_than_no_nulls_is_refused() -> None:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from subprocess import PIPE
 from unittest.mock import create_autospec
 
@@ -18,6 +19,7 @@ from app.core.errors import LeaseLost
 from app.core.processes import Stop
 from app.services.execution.lease import Lease
 from app.services.execution.run_job import CodeNotLoaded
+from app.services.jobs.task import Needs
 from app.worker import supervise
 from app.worker import supervise as module
 from app.worker.supervise import Children, Supervisor, released_at
@@ -146,6 +148,26 @@ def test_a_wait_for_the_code_ends_when_the_job_does(
         children.load(look)
     assert slow.poll() is None, "the next job may have the child"
     children.stop()
+
+
+def test_a_child_that_was_asked_for_a_job_that_ended_gets_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its late answer would stand for the next job, which needs other things."""
+    program = "import os, time; os.write(1, b'.'); time.sleep(60)"
+    late = subprocess.Popen([sys.executable, "-ISc", program], stdin=PIPE, stdout=PIPE)
+    monkeypatch.setattr(module, "_new_child", lambda: late)
+    children = Children()
+    children.load(lambda: None)
+
+    def look() -> None:
+        raise LeaseLost
+
+    with pytest.raises(LeaseLost):
+        children.look(Needs(Path("/"), 0, (), None), look)
+    is_ended = late.poll() is not None
+    module.end_child(late)
+    assert is_ended
 
 
 def test_a_worker_that_ends_leaves_no_child(
