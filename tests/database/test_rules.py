@@ -319,6 +319,26 @@ def test_a_job_that_was_claimed_before_a_freeze_returns_to_the_queue(
     scene.assert_no_orphans()
 
 
+def test_a_freeze_that_commits_before_the_charge_has_its_locks_stops_the_job(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lock that a charge waits for is that of a change of rules."""
+    job_id = scene.submit_job(key="a")
+    claim = claimed(scene.installation)
+    frozen = set[str]()
+    honest = charge.reservations.charge_job
+
+    def waits(*of_job: Any, **named: Any) -> None:
+        frozen.add(scene.dataset_id)
+        honest(*of_job, **named)
+
+    monkeypatch.setattr(charge.reservations, "charge_job", waits)
+    monkeypatch.setattr(charge.rules, "closed_accounts", lambda *_, **__: frozen)
+    with pytest.raises(Frozen):
+        charge.charge_claimed(scene.installation, claim)
+    assert scene.end(job_id) == ("running", None, ["reserve"])
+
+
 def test_one_frozen_dataset_of_two_keeps_a_job_in_the_queue(scene: Scene) -> None:
     pair = Pair.beside(scene)
     both = pair.submit(key="a")

@@ -84,6 +84,18 @@ def cuts_of(seed: int, grid: Grid = Grid.COARSE) -> np.ndarray:
     return cuts
 
 
+@pytest.mark.parametrize("n_codes", [255, 256, 257, 511, 512, 513, 1_000, 2**16])
+def test_a_block_holds_every_code_whatever_their_number(n_codes: int) -> None:
+    """The fine grid of whole numbers has a cell for each of them: any number."""
+    column = Feature("count", "integer", lower=1.0, upper=float(n_codes))
+    schema = Schema((column,), Label("y", ("no", "yes")))
+    public = Encoding.with_edges(schema, (np.arange(1.5, n_codes),))
+    assert public.n_codes.tolist() == [n_codes]
+    codes = np.arange(n_codes, dtype=np.uint16)[np.newaxis]
+    block = CodedBlock.of(codes, n_bits=code_bits(public))
+    np.testing.assert_array_equal(block.column(0), codes[0])
+
+
 @pytest.mark.parametrize("grid", Grid)
 @pytest.mark.parametrize("seed", range(3))
 def test_released_bins_are_read_from_the_public_grid(seed: int, grid: Grid) -> None:
