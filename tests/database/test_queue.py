@@ -5,9 +5,11 @@ other worker writes.
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from sqlalchemy import select
 
 from app.core.errors import LeaseLost, NotFound
 from app.jobs import queue
+from app.jobs.tables import JobRow
 from app.services.execution import charge, lease, run_job
 from tests.support.crash_scene import Scene
 from tests.support.job_kinds import claimed
@@ -50,6 +52,22 @@ def test_a_claimant_passes_a_job_that_another_is_claiming(
     with database.write() as one, database.write() as other:
         claims = [queue.claim(session, at=at, ttl_s=TTL_S) for session in (one, other)]
     assert [claim and claim.job_id for claim in claims] == [first, second]
+
+
+def test_a_claimant_passes_a_job_that_left_the_queue_before_its_lock(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The order of claims is read without locks: another worker may hold the job by
+    then, or have charged it.
+    """
+    charged, held, waiting = (scene.submit_job(key=key) for key in "abc")
+    charge.charge_claimed(scene.installation, claimed(scene.installation))
+    token = claimed(scene.installation).token
+    order = select(JobRow.id).order_by(JobRow.submitted_at)
+    monkeypatch.setattr(queue, "_in_order", lambda *_: order)
+    assert claimed(scene.installation).job_id == waiting
+    assert run_job.claim_next(scene.installation) is None
+    assert scene.job(charged).lease_token != token == scene.job(held).lease_token
 
 
 def test_a_token_that_is_not_the_jobs_own_writes_nothing(scene: Scene) -> None:
