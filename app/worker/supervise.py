@@ -30,12 +30,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from app.core import limits, stamps
 from app.core.dask_cluster import DaskCluster
 from app.core.memory import LARGE_PAGES
 from app.core.processes import TERMINAL_SIGNALS, Stop, code_digest, scrubbed_environment
+from app.core.sealed_files import SealBroken, SealedFile
 from app.jobs.states import PREPARING, EndReason, PutBack
 from app.services.execution.lease import CannotRun, Lease, Stopped
 from app.services.execution.run_job import CodeChanged, CodeNotLoaded, JobFailed
@@ -358,8 +360,17 @@ class Supervisor:
             self._watch(child, lease, n_trees=task.n_trees)
         finally:
             end_child(child)
-        # before the exit code is looked at: success and failure show at public times
+        damaged: list[str] = []
+        if child.returncode != 0:
+            look = partial(_damaged_files, task)
+            damaged = lease.wait_for(look, stopping=self._stop.now)
+        # before the end is told to anybody: success and failure show at public times
         self._wait_for_release(lease)
+        for upload in damaged:
+            _log.error(
+                "a paid job failed, and a file of its rows is damaged; restore the file from a backup",
+                extra={"upload_id": upload},
+            )
         if child.returncode != 0:
             raise JobFailed
 
@@ -432,6 +443,23 @@ class Supervisor:
     def _report(self, lease: Lease) -> None:
         lease.show(self._trees_to_show())
         lease.require()
+
+
+def _damaged_files(task: JobTask) -> list[str]:
+    """The uploads among a job's rows whose files are damaged, which nobody could see
+    before the charge of a job with public times: the tags of the files decide, and no
+    row is interpreted.
+    """
+    damaged = []
+    files = [(path, part.data_key) for part in task.parts for path in part.row_files]
+    for path, key in files:
+        try:
+            SealedFile.at(path, key).authenticate()
+        except SealBroken:
+            damaged.append(path.stem)
+        except OSError:  # erased meanwhile, or the disk
+            continue
+    return damaged
 
 
 def _start(_task: JobTask) -> "subprocess.Popen[bytes]":

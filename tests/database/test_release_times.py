@@ -26,8 +26,10 @@ from app.services.jobs import show_jobs
 from app.services.jobs.task import JobTask
 from app.worker import main, supervise
 from app.worker.supervise import Supervisor
+from tests.support import people
 from tests.support.crash_scene import OWNER, Scene, opened
 from tests.support.job_kinds import perform_here
+from tests.support.uploads import path_of
 
 pytestmark = pytest.mark.contract
 
@@ -214,6 +216,29 @@ def test_a_failure_shows_when_a_success_would(
     job_id = run.submit("a")
     run.work(until=100)
     assert (run.scene.job(job_id).state, run.times(job_id)) == ("failed", [0, 60])
+
+
+def test_a_paid_job_whose_rows_are_damaged_says_so_at_a_public_time(
+    run: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Files are not read between a public time and a charge, whose time would show how
+    many rows there are.
+    """
+
+    def start(task: JobTask) -> "subprocess.Popen[bytes]":
+        run.clock.pass_(7)
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        return Popen([sys.executable, "-ISc", "raise SystemExit(1)"], **pipes)
+
+    monkeypatch.setattr(supervise, "_start", start)
+    job_id = run.submit("a")
+    (file,) = people.files(run.scene.installation, run.scene.dataset_id)
+    path = path_of(file)
+    path.write_bytes(path.read_bytes()[:-1])
+    run.work(until=100)
+    assert (run.scene.job(job_id).state, run.times(job_id)) == ("failed", [0, 60])
+    (line,) = (record for record in caplog.records if "damaged" in record.message)
+    assert (line.levelname, line.__dict__["upload_id"]) == ("ERROR", path.stem)
 
 
 def test_a_job_that_is_submitted_between_two_public_times_waits(run: Run) -> None:

@@ -12,7 +12,7 @@ from app.api.authentication import COOKIE
 from app.api.pages.rendering import POLICY
 from tests.support.databases import on_one_idle_server, on_one_server
 from tests.support.pages import hidden, signed_in
-from tests.support.server import Server
+from tests.support.server import CSV, Server
 
 HOSTILE = "<script>alert('x')</script>"
 
@@ -554,6 +554,40 @@ def test_a_prediction_is_that_of_the_api(server: Server) -> None:
         data={"feature.age": "old", "feature.height": "", "feature.sex": ""},
     )
     assert wrong.status_code == 422
+
+
+@on_one_server
+def test_the_form_of_a_row_reads_texts_as_files_are_read(server: Server) -> None:
+    bounds = {"lower": 0, "upper": 100, "missing": True}
+    days = {"lower": "2020-01-01", "upper": "2024-12-31", "missing": True}
+    schema = {
+        "features": [
+            {"name": "n_days", "type": "numeric", **bounds},
+            {"name": "d", "type": "date", **days},
+        ],
+        "label": {"name": "y", "classes": ["a", "b"]},
+        "missing_values": ["NA", "."],
+    }
+    dataset = server.declared(schema=schema)["id"]
+    uploaded = server.admin.http.post(
+        f"/datasets/{dataset}/rows", content="n_days,d,y\n1,2024-02-29,a\n", headers=CSV
+    )
+    assert uploaded.status_code == 201
+    model = server.trained(dataset)["model_id"]
+    browser = signed_in(server, server.granted(dataset, "predictor"))
+
+    def page_of(n_days: str, d: str) -> tuple[int, str]:
+        sent = {"feature.n_days": n_days, "feature.d": d}
+        answer = browser.post(f"/ui/models/{model}", data=sent)
+        return answer.status_code, unescape(answer.text)
+
+    status, page = page_of(" NA ", ".")
+    assert status == 200, page
+    status, page = page_of("80,5", "29.02.2024")
+    assert status == 422
+    assert "n_days: Not a number: a comma in a number; a decimal point" in page
+    assert "d: Not a date such as 2024-02-29: dates in another form" in page
+    assert "rows 0" not in page
 
 
 @on_one_server

@@ -5,7 +5,7 @@ the form of its aliases.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, Field
@@ -26,7 +26,8 @@ from app.api.pages.model_view import (
     tree_use,
 )
 from app.api.pages.rendering import Visit, Visitor, if_permitted
-from app.api.pages.words import unit_of
+from app.api.pages.views import ShownProblem, WrongField
+from app.api.pages.words import sentence, unit_of
 from app.api.requests import BodyRoute, NameFilter, Page
 from app.api.streams import model_file
 from app.core import limits
@@ -41,7 +42,7 @@ from app.services.releases import evaluations
 from app.wire.aliases import AliasName
 from app.wire.base import Reference
 from app.wire.models import ComparedModelOut
-from grovekeeper_common.number_text import number_of
+from grovekeeper_common.text_cells import CellReader, WrongCell
 from grovekeeper_forests.errors import ParameterInvalid
 
 model_pages = APIRouter(prefix="/ui/models", route_class=BodyRoute)
@@ -84,6 +85,7 @@ class _Shown:
         number: the predicted number, where the label is one.
         changed: the features whose number is out of its bounds.
         unseen: the features whose category is not declared.
+        refused: why there is no prediction, if a field has no value of its column.
     """
 
     form: str = ""
@@ -93,6 +95,7 @@ class _Shown:
     number: str | None = None
     changed: Sequence[str] = ()
     unseen: Sequence[str] = ()
+    refused: ShownProblem | None = None
 
 
 @model_pages.get("")
@@ -215,6 +218,7 @@ def _card(visit: Visit, model_id: str, shown: _Shown) -> Response:
     may_name = has_role(*visit.by, dataset, NAME_MODEL)
     return visit.page(
         "model",
+        status=422 if shown.refused else 200,
         model=model,
         unit=unit_of(show.show_dataset(*visit.by, dataset).privacy_unit["column"]),
         shown=shown,
@@ -263,8 +267,17 @@ def _names(visit: Visit, dataset: str) -> dict[str, str]:
 def _prediction(visit: Visit, model_id: str, row: Mapping[str, str]) -> _Shown:
     """The classes in descending order of probability."""
     model = models.show_model(*visit.by, model_id)
-    features = {feature["name"]: feature for feature in model.schema_["features"]}
-    values = {name: _value(features.get(name, {}), text) for name, text in row.items()}
+    cells = CellReader(model.schema_)
+    values = {}
+    wrong = []
+    for name, text in row.items():
+        try:
+            values[name] = cells.cell(name, text)
+        except WrongCell as why:
+            wrong.append(WrongField(name, sentence(str(why))))
+    if wrong:
+        problem = ShownProblem("The row cannot be read", "", wrong_fields=wrong)
+        return _Shown("prediction", row=row, refused=problem)
     body = json.dumps({"rows": [values], "counts": True}).encode("utf-8")
     answer = json.loads(predict_rows(*visit.by, model.id, body))
     [label] = answer["labels"]
@@ -283,13 +296,3 @@ def _prediction(visit: Visit, model_id: str, row: Mapping[str, str]) -> _Shown:
         changed=list(counts["clamped"]),
         unseen=list(counts["unseen"]),
     )
-
-
-def _value(feature: Mapping[str, Any], text: str) -> str | int | float | None:
-    """A cell of the row as the API takes it; an empty field is a missing value."""
-    if feature.get("type") in ("categorical", "date"):
-        return text or None
-    try:
-        return number_of(text)
-    except ValueError:
-        return text  # the service names the column

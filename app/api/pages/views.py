@@ -162,6 +162,8 @@ def _wrong_field(item: Mapping[str, Any]) -> WrongField:
     name = place or "the form"
     if "field" in item:
         name = f"{name} {item['field']}"
+    # a cell of a row, which the form names by its column
+    name = item.get("column", name)
     return WrongField(name, words.field_problem(item["problem"], item.get("accepted")))
 
 

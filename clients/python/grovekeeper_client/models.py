@@ -18,6 +18,7 @@ from grovekeeper_client.jobs import Job
 from grovekeeper_client.rows import plain, read_arrays, read_stream, write_stream
 from grovekeeper_client.transport import Json
 from grovekeeper_client.views import Records, ShowsFields, facts
+from grovekeeper_common import text_cells
 
 MAX_ROWS = 10_000
 """Rows of one request."""
@@ -420,11 +421,11 @@ def predict_rows(
         read_out: default the model's.
     """
     shape = len(rows), n_rows_at_once(schema)
-    marks = row_kinds.marks_of(schema)
+    marks = text_cells.marks_of(schema)
 
     def read(row: Mapping[str, Any]) -> Json:
         return {
-            name: None if row_kinds.is_mark(cell, marks.get(name, ())) else cell
+            name: None if text_cells.is_mark(cell, marks.get(name, ())) else cell
             for name, cell in row.items()
         }
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from grovekeeper_common.number_text import BLANKS
+from grovekeeper_common.text_cells import TYPES_OF_TEXT, is_mark, marks_of
 
 _BATCH_ROWS = 65_536
 _NEEDS_PYARROW = (
@@ -28,9 +29,6 @@ Scalar: TypeAlias = str | int | float | bool | None
 
 Feature: TypeAlias = Mapping[str, Any]
 """A feature of the public schema, as a model card shows it."""
-
-TYPES_OF_TEXT = ("categorical", "date")
-"""Types of features whose cells a request has as texts."""
 
 _LEAST_PLAIN = 1e-6
 _FIRST_WITH_POWER = 1e21
@@ -205,35 +203,6 @@ def read(source: Any, schema: Mapping[str, Any]) -> Rows:
     marks = marks_of(schema)
     given = {name: without_marks(cells, marks[name]) for name, cells in by_name.items()}
     return Rows(features, given, lengths.pop() if lengths else 0, source, kind)
-
-
-def marks_of(
-    schema: Mapping[str, Any], stated: Collection[str] = ()
-) -> dict[str, frozenset[str]]:
-    """The texts that mean a missing value, by feature; a declared category never does.
-
-    Args:
-        stated: such texts besides those of the declaration.
-    """
-    marks = frozenset(schema.get("missing_values") or ()).union(stated)
-    return {
-        feature["name"]: marks.difference(feature.get("categories") or ())
-        for feature in schema["features"]
-    }
-
-
-def number_columns(schema: Mapping[str, Any]) -> set[str]:
-    """The features of a public schema whose cells are numbers."""
-    return {
-        feature["name"]
-        for feature in schema["features"]
-        if feature["type"] not in TYPES_OF_TEXT
-    }
-
-
-def is_mark(cell: Any, marks: Collection[str]) -> bool:
-    """Whether a cell is one of some texts; blanks around it do not count."""
-    return isinstance(cell, str) and cell.strip(BLANKS) in marks
 
 
 def without_marks(column: Any, marks: Collection[str]) -> Any:

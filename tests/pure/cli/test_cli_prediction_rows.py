@@ -364,3 +364,21 @@ def test_a_file_has_no_more_texts_for_a_missing_value_than_a_declaration(
     assert len(read(tmp_path / "a.csv", SCHEMA, Written(missing=marks[:32]))) == 1
     with pytest.raises(WrongUse, match="at most 32 texts"):
         read(tmp_path / "a.csv", SCHEMA, Written(missing=marks))
+
+
+@pytest.mark.parametrize(
+    ("cell", "why"),
+    [('"x\ny"', "not a category: a cell has a line break"), ("x\0", "not text")],
+)
+def test_signs_that_no_upload_takes_are_refused(
+    tmp_path: Path, cell: str, why: str
+) -> None:
+    code = {"name": "code", "type": "categorical", "categories": ["a\r\nb", "x"]}
+    schema = {**SCHEMA, "features": [code]}
+    file = tmp_path / "a.csv"
+    file.write_bytes(b'code\n"a\r\nb"\n' + cell.encode() + b"\n")
+    with pytest.raises(WrongUse, match=rf"the cell of code is {why}"):
+        prediction_rows.read_rows(file, schema)
+    block = b'"x"\n' + cell.encode() + b"\n"
+    assert prediction_tables.of_csv(block, ["code"], schema) is None
+    assert prediction_tables.of_csv(b'"x"\n', ["code"], schema) is not None

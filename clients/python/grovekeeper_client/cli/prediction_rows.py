@@ -12,12 +12,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from grovekeeper_client import rows as row_kinds
 from grovekeeper_client.cli import problems
 from grovekeeper_client.cli.command import WrongUse, json_value, read_bytes
 from grovekeeper_client.cli.written import USUAL, Written, as_option
-from grovekeeper_common import strict_json, suspicions
-from grovekeeper_common.number_text import BLANKS, number_of
+from grovekeeper_common import strict_json, suspicions, text_cells
+from grovekeeper_common.number_text import number_of
 
 Rows: TypeAlias = list[dict[str, Any]]
 
@@ -260,34 +259,24 @@ class CellReader:
     def __init__(
         self, schema: Mapping[str, Any], *, aside: Collection[str] = ()
     ) -> None:
-        self._numbers = row_kinds.number_columns(schema)
-        self._dates = {
-            feature["name"]
-            for feature in schema["features"]
-            if feature["type"] == "date"
-        }
+        self._cells = text_cells.CellReader(schema)
         self._aside = {schema["label"]["name"], *aside}
-        self._marks = row_kinds.marks_of(schema)
 
     def row(self, texts: Mapping[str, str], *, line: int) -> dict[str, Any]:
         """A row, from its cells by column.
 
         Raises:
-            WrongUse: a cell of a number column is not a number, or one of a column of
-                dates no date.
+            WrongUse: a cell has no value of its column.
         """
         row: dict[str, Any] = {}
         for name, text in texts.items():
             if name in self._aside:
                 continue
-            if row_kinds.is_mark(text, self._marks.get(name, ())):
-                text = ""
-            if name in self._numbers:
-                row[name] = _number(name, text, line=line)
-            else:
-                row[name] = text or None
-            if name in self._dates:
-                _check_date(name, text, line=line)
+            try:
+                row[name] = self._cells.cell(name, text)
+            except text_cells.WrongCell as wrong:
+                why = _with_way_out(str(wrong), wrong.option)
+                raise WrongUse(f"line {line}: the cell of {name} is {why}") from None
         return row
 
 
@@ -321,28 +310,6 @@ def check_columns(
         raise WrongUse(
             f"the rows lack columns that the model needs: {', '.join(absent)}"
         )
-
-
-def _number(name: str, text: str, *, line: int) -> int | float | None:
-    try:
-        return number_of(text)
-    except ValueError:
-        suspected = suspicions.of_no_numbers([text])
-        why = f"line {line}: the cell of {name} is not a number"
-        if suspected is not None:
-            option = suspicions.option_of(suspected, [text])
-            why = f"{why}: {_with_way_out(suspected, option)}"
-        raise WrongUse(why) from None
-
-
-def _check_date(name: str, text: str, *, line: int) -> None:
-    if not text.strip(BLANKS) or suspicions.is_date(text.strip(BLANKS)):
-        return
-    suspected = suspicions.of_no_dates([text])
-    cause = "" if suspected is None else f": {suspected}"
-    raise WrongUse(
-        f"line {line}: the cell of {name} is not a date such as 2024-02-29{cause}"
-    )
 
 
 def _objects(value: object) -> Rows:

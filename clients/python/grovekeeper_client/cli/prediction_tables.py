@@ -14,7 +14,7 @@ import pyarrow.parquet as pa_parquet
 
 from grovekeeper_client import rows as row_kinds
 from grovekeeper_client.cli.command import WrongUse
-from grovekeeper_common import suspicions
+from grovekeeper_common import suspicions, text_cells
 from grovekeeper_common.number_text import BLANKS
 
 _QUOTED = re.compile(rb'(?<![^,\n])"(?:[^"]|"")*+"(?=,|\r?\n|\Z)')
@@ -52,20 +52,22 @@ def of_csv(
             ),
             pa_csv.ConvertOptions(column_types=as_texts, strings_can_be_null=False),
         )
+        if has_quotes or b"\0" in block:
+            _require_plain_categories(texts, schema)
         return _typed(texts, schema), texts
     except pa.ArrowInvalid:
         return None
 
 
 def _typed(texts: Any, schema: Mapping[str, Any]) -> Any:
-    marks = row_kinds.marks_of(schema)
+    marks = text_cells.marks_of(schema)
     columns = {}
     for feature in schema["features"]:
         name = feature["name"]
         if name not in texts.column_names:
             continue
         cells = texts.column(name)
-        if feature["type"] in row_kinds.TYPES_OF_TEXT:
+        if feature["type"] in text_cells.TYPES_OF_TEXT:
             columns[name] = row_kinds.without_marks(cells, marks[name])
             if feature["type"] == "date":
                 _require_dates(columns[name])
@@ -76,6 +78,19 @@ def _typed(texts: Any, schema: Mapping[str, Any]) -> Any:
         numbers = row_kinds.without_marks(numbers, {"", *marks[name]})
         columns[name] = numbers.cast(pa.float64())
     return pa.table(columns)
+
+
+def _require_plain_categories(texts: Any, schema: Mapping[str, Any]) -> None:
+    """Leaves other signs than those of a line to the reader of Python, which refuses
+    them unless a category is declared with them.
+    """
+    for feature in schema["features"]:
+        name = feature["name"]
+        if feature["type"] != "categorical" or name not in texts.column_names:
+            continue
+        other = pc.match_substring_regex(texts.column(name), text_cells.NO_CATEGORY)
+        if pc.any(other).as_py():
+            raise pa.ArrowInvalid
 
 
 def _require_dates(texts: Any) -> None:

@@ -14,9 +14,8 @@ from typing import Annotated, Any, TextIO
 
 import typer
 
-from grovekeeper_client import rows
 from grovekeeper_client.cli.command import WrongUse
-from grovekeeper_common import suspicions
+from grovekeeper_common import suspicions, text_cells
 from grovekeeper_common.number_text import BLANKS, is_number, with_point
 from grovekeeper_common.recoding import NOT_TEXT, Recoded
 
@@ -91,11 +90,11 @@ class Written:
         ]
         encoding = _one_of(suspicions.ENCODINGS, self.encoding or "utf-8", "--encoding")
         decimal = _one_of(suspicions.DECIMALS, self.decimal or ".", "--decimal")
-        numbers = rows.number_columns(schema) if decimal == "," else set()
-        marks = rows.marks_of(schema, self._marks())
+        numbers = text_cells.number_columns(schema) if decimal == "," else set()
+        marks = text_cells.marks_of(schema, self._marks())
 
         def usual(name: str, cell: str) -> str:
-            if rows.is_mark(cell, marks.get(name, ())):
+            if text_cells.is_mark(cell, marks.get(name, ())):
                 return ""
             return with_point(cell) if name in numbers else cell
 
