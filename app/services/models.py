@@ -54,9 +54,12 @@ from app.wire.models import (
     ModelList,
     ModelOut,
     ModelSummary,
+    TreeNodeOut,
+    TreeOut,
 )
 from app.wire.spending import PriceOut
 from grovekeeper_forests.privacy import guarantees
+from grovekeeper_forests.releases.forest import one_tree
 from grovekeeper_forests.releases.forest.read import Artifact
 
 
@@ -138,6 +141,31 @@ def show_importances(
         model=row.id,
         features=_features(artifact),
         leaves=[LeafShareOut(label=label, share=share) for label, share in leaves],
+    )
+
+
+def show_tree(
+    installation: Installation, principal: Principal, address: str, number: int
+) -> TreeOut:
+    """Shows one tree of a model in words: post-processing of the released artifact
+    alone, as :func:`show_importances`.
+
+    Raises:
+        NotFound: no such model or tree, or the model is not visible to this key.
+    """
+    with installation.database.read() as session:
+        row = addressed_model(session, principal, address, SEE_MODEL)
+        artifact = installation.cache.get(row.file)
+    forest, schema = artifact.forest, artifact.schema
+    n_trees = one_tree.n_shown(forest, schema)
+    if number >= n_trees:
+        raise NotFound("tree")
+    nodes = one_tree.describe(forest, schema, number)
+    return TreeOut(
+        model=row.id,
+        tree=number,
+        n_trees=n_trees,
+        nodes=[TreeNodeOut(**vars(node)) for node in nodes],
     )
 
 

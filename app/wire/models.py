@@ -66,6 +66,31 @@ class LeafShareOut(Answer):
     share: float
 
 
+class TreeNodeOut(Answer):
+    """A node of a tree: a split with a test, a leaf with its answer, or the end of what
+    is shown.
+    """
+
+    test: str | None
+    yes: int | None
+    no: int | None
+    label: str | None
+    share: float | None
+    number: float | None
+    n_leaves: int | None
+
+
+class TreeOut(Answer):
+    """One tree of a model in words: post-processing of the released artifact, which
+    reads no row and costs nothing.
+    """
+
+    model: str
+    tree: int
+    n_trees: int
+    nodes: list[TreeNodeOut]
+
+
 class ImportancesOut(Answer):
     """What the trees of a model look at: post-processing of the released artifact,
     which reads no row and costs nothing.

@@ -108,6 +108,12 @@ def test_a_model_is_quoted_trained_used_and_measured(
     assert sum(feature["n_splits"] for feature in use) <= 2 * 3
     assert sum(use.frame()["importance"]) == pytest.approx(1)
     assert list(model.leaf_shares()) == model.classes
+    tree = model.tree()
+    assert set(tree.answer["nodes"][0]) >= {"test", "yes", "no", "label"}
+    assert "yes: " in str(tree)
+    assert tree._repr_html_().startswith("<svg")
+    with pytest.raises(ApiProblem, match="tree"):
+        model.tree(tree.answer["n_trees"])
 
     evaluation = model.evaluate("30", metrics=["accuracy", "confusion"]).wait(
         progress=False

@@ -146,6 +146,7 @@ REQUESTS: dict[str, Callable[[Targets], Ask]] = {
     "show_model": lambda it: ("GET", f"/models/{it.model}", {}),
     "show_comparison": lambda it: ("GET", f"/models/{it.model}/comparison?others={it.rival}", {}),
     "show_importances": lambda it: ("GET", f"/models/{it.model}/importances", {}),
+    "show_tree": lambda it: ("GET", f"/models/{it.model}/trees/0", {}),
     "create_webhook": lambda it: ("POST", f"/datasets/{it.dataset}/webhooks", {"json": WEBHOOK}),
     "rotate_webhook": lambda it: ("POST", f"/datasets/{it.dataset}/webhooks/{it.webhook}/secret", {"json": {}}),
     "test_webhook": lambda it: ("POST", f"/datasets/{it.dataset}/webhooks/{it.webhook}/test", {}),

@@ -128,7 +128,7 @@ RULES: dict[str, Rule] = {
          "download_artifact"),
         _on("analyst"),
     ),
-    **dict.fromkeys(("show_model", "show_importances", "show_comparison", "list_evaluations", "predict",
+    **dict.fromkeys(("show_model", "show_importances", "show_tree", "show_comparison", "list_evaluations", "predict",
          "show_metadata", "show_version",
          "check_model", "check_version", "infer_model", "infer_version"),
         _on("predictor"),

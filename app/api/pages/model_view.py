@@ -23,8 +23,9 @@ from app.wire.models import (
     FeatureUseOut,
     LeafShareOut,
     ModelSummary,
+    TreeOut,
 )
-from grovekeeper_common import scope_words
+from grovekeeper_common import scope_words, tree_words
 from grovekeeper_common.model_words import NO_IMPORTANCES
 from grovekeeper_common.number_words import (
     NO_SCORE,
@@ -227,6 +228,38 @@ def tree_use(used: Sequence[FeatureUseOut]) -> TreeUse:
         features[:_SHOWN_FEATURES],
         n_others=len(features[_SHOWN_FEATURES:]),
         missing="" if has_counts else NO_IMPORTANCES,
+    )
+
+
+@dataclass(frozen=True)
+class DrawnTree:
+    """A tree of a model.
+
+    Attributes:
+        number: from 0.
+        before: the number of the tree before it, if there is one.
+        after: the number of the tree after it, if there is one.
+    """
+
+    number: int
+    n_trees: int
+    before: int | None
+    after: int | None
+    picture: Markup
+    text: str
+
+
+def drawn_tree(tree: TreeOut) -> DrawnTree:
+    """The picture and the text of a tree."""
+    answer = tree.model_dump()
+    number, n_trees = tree.tree, tree.n_trees
+    return DrawnTree(
+        number,
+        n_trees,
+        before=number - 1 if number else None,
+        after=number + 1 if number + 1 < n_trees else None,
+        picture=Markup(tree_words.as_svg(answer)),  # noqa: S704 - escaped there
+        text=tree_words.as_text(answer),
     )
 
 

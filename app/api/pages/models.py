@@ -17,6 +17,7 @@ from app.api.pages.forms import Form, checked, read_form, submitted
 from app.api.pages.model_view import (
     class_rows,
     compared_features,
+    drawn_tree,
     evaluation_row,
     example_row,
     leaf_shares,
@@ -43,6 +44,7 @@ from app.wire.aliases import AliasName
 from app.wire.base import Reference
 from app.wire.models import ComparedModelOut
 from grovekeeper_common.text_cells import CellReader, WrongCell
+from grovekeeper_forests import limits as forest_limits
 from grovekeeper_forests.errors import ParameterInvalid
 
 model_pages = APIRouter(prefix="/ui/models", route_class=BodyRoute)
@@ -81,6 +83,7 @@ class _Shown:
     Attributes:
         form: ``prediction`` or ``aliases``, if the page answers such a form.
         alias: the alias whose moves are shown.
+        tree: the number of the tree that is drawn.
         prediction: class, probability, and whether the class is the label.
         number: the predicted number, where the label is one.
         changed: the features whose number is out of its bounds.
@@ -90,6 +93,7 @@ class _Shown:
 
     form: str = ""
     alias: str = ""
+    tree: int = 0
     row: Mapping[str, str] = field(default_factory=dict)
     prediction: Sequence[tuple[str, float, bool]] | None = None
     number: str | None = None
@@ -143,11 +147,12 @@ def show_model(
     visit: Visitor,
     model_id: str,
     alias: Annotated[str, Query(max_length=limits.MAX_ALIAS_CHARS)] = "",
+    tree: Annotated[int, Query(ge=0, lt=forest_limits.MAX_TREES)] = 0,
 ) -> Response:
     """Show a model card. ``alias`` chooses the alias of its dataset whose moves are
-    shown.
+    shown, and ``tree`` the tree that is drawn.
     """
-    return _card(visit, model_id, _Shown(alias=alias))
+    return _card(visit, model_id, _Shown(alias=alias, tree=tree))
 
 
 @model_pages.post("/{model_id}")
@@ -233,6 +238,7 @@ def _card(visit: Visit, model_id: str, shown: _Shown) -> Response:
         ],
         use=tree_use(use.features),
         leaves=leaf_shares(use.leaves),
+        tree=drawn_tree(models.show_tree(*visit.by, model_id, shown.tree)),
         may_evaluate=has_role(*visit.by, dataset, TRAIN),
         aliases=[
             (alias, named_model(alias.model_id, model["id"], names))

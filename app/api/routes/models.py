@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal, TypeAlias
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 
 from app.api.problems import JSON_BODY, documented
 from app.api.requests import BodyRoute, By, Caller, NameFilter, Page
@@ -18,7 +18,9 @@ from app.wire.models import (
     ModelList,
     ModelOut,
     PredictOut,
+    TreeOut,
 )
+from grovekeeper_forests import limits as forest_limits
 from grovekeeper_forests.errors import NotSupported
 
 model_routes = APIRouter(prefix="/models", tags=["models"], route_class=BodyRoute)
@@ -54,6 +56,7 @@ _PREDICT_BODY: dict[str, Any] = {
 }
 
 
+_TreeNumber: TypeAlias = Annotated[int, Path(ge=0, lt=forest_limits.MAX_TREES)]
 _Others: TypeAlias = Annotated[str, Query(max_length=limits.MAX_SCOPE_CHARS)]
 
 
@@ -87,6 +90,17 @@ def show_importances(by: By, model_id: str) -> ImportancesOut:
     and leaves by class. Costs nothing: it is post-processing of the released model.
     """
     return models.show_importances(*by, model_id)
+
+
+@model_routes.get(
+    "/{model_id}/trees/{number}",
+    responses=documented(NotFound, RoleMissing),
+)
+def show_tree(by: By, model_id: str, number: _TreeNumber) -> TreeOut:
+    """Show one tree of the model in words, its first four levels: what each split asks,
+    and what each leaf alone answers. Costs nothing, as importances.
+    """
+    return models.show_tree(*by, model_id, number)
 
 
 @model_routes.get(

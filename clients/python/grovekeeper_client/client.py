@@ -481,6 +481,10 @@ class Client(Calls):
         """``GET /models/{id}/importances``: what the trees look at."""
         return self._json("GET", f"/models/{segment(model_id)}/importances")
 
+    def tree(self, model_id: str, number: int) -> Json:
+        """``GET /models/{id}/trees/{number}``: a tree in words."""
+        return self._json("GET", f"/models/{segment(model_id)}/trees/{number}")
+
     def compare_models(self, model_id: str, *others: str) -> Json:
         """``GET /models/{id}/comparison``: two models or more side by side."""
         path = f"/models/{segment(model_id)}/comparison"

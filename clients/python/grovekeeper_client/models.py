@@ -18,7 +18,7 @@ from grovekeeper_client.jobs import Job
 from grovekeeper_client.rows import plain, read_arrays, read_stream, write_stream
 from grovekeeper_client.transport import Json
 from grovekeeper_client.views import Records, ShowsFields, facts
-from grovekeeper_common import text_cells
+from grovekeeper_common import text_cells, tree_words
 
 MAX_ROWS = 10_000
 """Rows of one request."""
@@ -170,6 +170,23 @@ class Evaluation(ShowsFields):
         )
 
 
+@dataclass(frozen=True)
+class Tree:
+    """A tree of a model: what each split asks, and what each leaf alone answers.
+
+    Attributes:
+        answer: the whole answer of the service.
+    """
+
+    answer: Mapping[str, Any] = field(repr=False)
+
+    def __str__(self) -> str:
+        return tree_words.as_text(self.answer)
+
+    def _repr_html_(self) -> str:
+        return tree_words.as_svg(self.answer)
+
+
 class Model:
     """A trained forest that the service keeps. Predictions cost no budget, however many
     are requested.
@@ -239,6 +256,12 @@ class Model:
         answer = self._client.importances(self.id)
         columns = ("name", "n_splits", "importance")
         return Records(answer["features"], columns=columns)
+
+    def tree(self, number: int = 0) -> "Tree":
+        """One tree, its first four levels: printed as text, in a notebook as a picture.
+        Costs nothing.
+        """
+        return Tree(self._client.tree(self.id, number))
 
     def leaf_shares(self) -> dict[str, float]:
         """The share of the leaves that favour each class alone. Costs nothing."""

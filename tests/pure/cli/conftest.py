@@ -347,6 +347,17 @@ IMPORTANCES = {
     ],
     "leaves": [{"label": "low", "share": 0.625}, {"label": "high", "share": 0.375}],
 }
+_NODE = dict.fromkeys(("test", "yes", "no", "label", "share", "number", "n_leaves"))
+TREE = {
+    "model": "md_1",
+    "tree": 0,
+    "n_trees": 8,
+    "nodes": [
+        {**_NODE, "test": "age ≤ 40", "yes": 1, "no": 2},
+        {**_NODE, "label": "low", "share": 0.75, "n_leaves": 1},
+        {**_NODE, "label": "high", "share": 0.5, "n_leaves": 4},
+    ],
+}
 COMPARED = [
     LISTED_MODEL | {"parameters": {"max_depth": 4}, "features": IMPORTANCES["features"]},
     LISTED_MODEL | {
@@ -495,6 +506,7 @@ ANSWERS: dict[tuple[str, str], tuple[int, Any]] = {
     ("PUT", "/datasets/census/aliases/production"): (200, {**ALIAS, "dataset": "ds_1", "dataset_name": "census"}),
     ("DELETE", "/datasets/census/aliases/production"): (204, None),
     ("GET", "/models/md_1/importances"): (200, IMPORTANCES),
+    ("GET", "/models/md_1/trees/0"): (200, TREE),
     ("GET", "/models/md_1/comparison"): (200, {"models": COMPARED}),
     ("DELETE", "/models/md_1"): (204, None),
     ("GET", "/models/md_1/artifact"): (200, ARTIFACT),

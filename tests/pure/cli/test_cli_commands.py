@@ -862,6 +862,22 @@ def test_one_model_is_no_comparison(run: Run, service: Any) -> None:
     assert "looks at hours" not in shown, "no model looks at it"
 
 
+def test_a_tree_of_a_model_is_drawn_in_place_of_its_card(
+    run: Run, service: Any
+) -> None:
+    shown = run("models", "show", "md_1", "--tree", "0").stdout
+    assert shown.splitlines()[0].startswith("tree 0 of 8 (each end says")
+    assert shown.splitlines()[-3:] == [
+        "age ≤ 40?",
+        "├─ yes: low 75.0 %",
+        "└─ no: high 50.0 %, over 4 leaves",
+    ]
+    assert [request.url.path for request in service.requests] == [
+        "/models/md_1/trees/0"
+    ]
+    assert run("models", "show", "md_1", "--tree", "-1").exit_code == 2
+
+
 def test_a_model_without_counts_counts_its_splits(run: Run, service: Any) -> None:
     use = service.answers["GET", "/models/md_1/importances"][1]
     features = [{**feature, "importance": None} for feature in use["features"]]

@@ -61,6 +61,7 @@ CALLS: list[tuple[Callable[[Client], object], str, str, object]] = [
     (lambda c: c.cancel_job("jb_1"), "DELETE", "/jobs/jb_1", None),
     (lambda c: c.model("md_1"), "GET", "/models/md_1", None),
     (lambda c: c.importances("md_1"), "GET", "/models/md_1/importances", None),
+    (lambda c: c.tree("md_1", 2), "GET", "/models/md_1/trees/2", None),
     (lambda c: c.compare_models("a@b", "md_2"), "GET", "/models/a%40b/comparison?others=md_2", None),
     (lambda c: c.delete_model("md_1"), "DELETE", "/models/md_1", None),
     (lambda c: c.predict("md_1", {"rows": []}), "POST", "/models/md_1/predict", {"rows": []}),

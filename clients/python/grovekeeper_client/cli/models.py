@@ -23,8 +23,8 @@ from grovekeeper_client.cli.output import (
     score_in_words,
 )
 from grovekeeper_client.cli.problems import ExitCode
-from grovekeeper_common import scope_words
-from grovekeeper_common.model_words import NO_IMPORTANCES
+from grovekeeper_common import scope_words, tree_words
+from grovekeeper_common.model_words import A_TREE, NO_IMPORTANCES
 from grovekeeper_common.number_words import share_in_words
 
 app = Group("Look at model cards, take models away.")
@@ -63,8 +63,21 @@ def list_models(
 
 
 @app.command("show")
-def show(call: Remote, model_id: ModelArgument, receipt: ReceiptOption = False) -> None:
-    """Show a model card: the guarantee, the parameters, and the receipt on request."""
+def show(
+    call: Remote,
+    model_id: ModelArgument,
+    receipt: ReceiptOption = False,
+    tree: Annotated[
+        int | None,
+        typer.Option(help="Show this tree, from 0 on, and not the card.", min=0),
+    ] = None,
+) -> None:
+    """Show a model card: the guarantee, the parameters, and the receipt on request; or
+    one of its trees.
+    """
+    if tree is not None:
+        _show_tree(call, model_id, tree)
+        return
     with call.client() as client:
         card = client.model(model_id)
         use = client.importances(model_id)
@@ -111,6 +124,14 @@ def show(call: Remote, model_id: ModelArgument, receipt: ReceiptOption = False) 
             ]
         ),
     )
+
+
+def _show_tree(call: Remote, model_id: str, number: int) -> None:
+    tree = call.ask(lambda client: client.tree(model_id, number))
+    output = call.output
+    output.say(f"tree {number} of {tree['n_trees']} ({A_TREE})")
+    output.say()
+    output.say(tree_words.as_text(tree))
 
 
 @app.command("compare")

@@ -64,7 +64,7 @@ def use_of(forest: Forest, schema: Schema) -> ForestUse:
         forest: released.
         schema: public; the schema inside the artifact.
     """
-    splits, reached = _reached(forest)
+    splits, reached = reached_of(forest)
     features = _features_of(forest.arrays["feature"][splits], forest, schema)
     n_features = len(schema.features)
     first, second = features.T
@@ -85,7 +85,7 @@ def use_of(forest: Forest, schema: Schema) -> ForestUse:
     )
 
 
-def _reached(forest: Forest) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def reached_of(forest: Forest) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Whether each node splits and a row can reach it, bool ``(n_trees, n_nodes)``, and
     whether a row can reach each leaf, bool ``(n_trees, n_leaves)``.
     """
