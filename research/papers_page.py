@@ -10,7 +10,9 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from grovekeeper_forests import catalogue
+from grovekeeper_forests import catalogue, limits
+from grovekeeper_forests.data.encoding import MAX_BINS
+from grovekeeper_forests.trees import tree_parameters
 
 PAGE = Path(__file__).parents[1] / "docs" / "papers.md"
 _HEAD = """# The papers
@@ -54,9 +56,42 @@ def text() -> str:
 
 
 def _rest() -> str:
+    numbers = _numbers()
     with NOT_EXPRESSIBLE.open(newline="", encoding="utf-8") as lines:
         rows = [f"| {' | '.join(row)} |\n" for row in csv.reader(lines)]
-    return _REST + "".join(rows[1:])
+    return _REST + "".join(row.format(**numbers) for row in rows[1:])
+
+
+_N_NUMBERS = 16  # features of Pendigits, the widest table that the sentence is about
+_BYTES_OF_A_CELL = 8
+
+
+def _numbers() -> Mapping[str, str]:
+    """Limits of the service, and what forests beyond them would need, for the sentences
+    of the table.
+    """
+
+    def gigabytes(cells: int) -> str:
+        return f"{cells * _BYTES_OF_A_CELL / 1e9:,.1f}"
+
+    def deepest(n_bins: int) -> int:
+        n_splits = _N_NUMBERS * (n_bins - 1)
+        levels = (tree_parameters.MAX_TABLE_CELLS // n_splits).bit_length()
+        return min(levels, limits.MAX_DEPTH)
+
+    numbers = {
+        "depth": limits.MAX_DEPTH,
+        "leaves": f"{limits.MAX_LEAVES:,}",
+        "cells": f"{limits.MAX_TREE_LEAF_CELLS:,}",
+        "gigabytes": gigabytes(limits.MAX_TREE_LEAF_CELLS),
+        "gigabytes_24": gigabytes(10 * 2 << 24),
+        "gigabytes_33": gigabytes(10 * 2 << 33),
+        "table_cells": f"{tree_parameters.MAX_TABLE_CELLS:,}",
+        "n_numbers": _N_NUMBERS,
+        "depth_of_255": deepest(MAX_BINS),
+    }
+    assert deepest(32) == limits.MAX_DEPTH  # the sentence says so
+    return {name: str(number) for name, number in numbers.items()}
 
 
 def _title(titles: Sequence[str]) -> str:

@@ -147,7 +147,9 @@ def values_of(name: str, path: Path) -> ablations.Values:
 
 
 def pages(results: Path) -> dict[str, str]:
-    """The texts of the pages by file name, from the runs of a results folder."""
+    """The texts of the pages, and rows behind them, by file name, from the runs of a
+    results folder.
+    """
     path = results / RUNS
     values = {name: values_of(name, path) for name in ablations.ABLATIONS}
     of_tables = load(results / "runs.csv", tables.PaperRun)
@@ -166,6 +168,7 @@ def pages(results: Path) -> dict[str, str]:
     return {
         huang_page.NAME: huang_page.page(values),
         mrf_page.NAME: mrf_page.page(values),
+        mrf_page.ROWS: mrf_page.optimal_rows(values["mrf-optimal"]),
         song_page.NAME: song_page.page(values, of_dropout, of_table),
         ranks_page.NAME: ranks_page.page(tables.accuracies(of_tables)),
     }

@@ -57,7 +57,7 @@ def _random_trees() -> Iterator[str]:
         "([runs](bojarski-runs.md)); the paper's interval:\n"
     )
     yield from random_tree_page.table_1_counts(runs)
-    yield "\nWith declared bounds, and private trees of 12 splits at most:\n"
+    yield "\nWith declared bounds:\n"
 
 
 EDITIONS = {"preprint": "preprint", "mrf": "journal"}

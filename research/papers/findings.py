@@ -13,6 +13,7 @@ from scipy import stats
 
 from grovekeeper_forests.catalogue import BY_SLUG
 from grovekeeper_forests.privacy.events import Adjacency
+from research.papers.ablations import Values
 from research.runs import Task
 
 HOLDS, FAILS, OPEN = "Holds", "Does not hold", "Not decided"
@@ -211,6 +212,24 @@ def text_of(numbers: Sequence[float], *, digits: int = 1) -> str:
         return "–"
     spread = f" ± {statistics.stdev(numbers):.{digits}f}" if len(numbers) > 1 else ""
     return f"{statistics.fmean(numbers):.{digits}f}{spread} ({len(numbers)})"
+
+
+def folds(values: Values, tasks: Iterable[Task]) -> str:
+    """How many folds the numbers of tasks are means of, by forest where they differ."""
+    of_forest: dict[str, set[int]] = {}
+    for task in tasks:
+        if runs := values.get(task):
+            of_forest.setdefault(f"`{task.slug}`", set()).add(len(runs))
+    known = {slug: _range(counts) for slug, counts in of_forest.items()}
+    if len(set(known.values())) == 1:
+        return f"Every number is of {next(iter(known.values()))} folds a dataset."
+    counted = ", ".join(f"{slug} {counts}" for slug, counts in known.items())
+    return f"Folds of a dataset: {counted}."
+
+
+def _range(counts: set[int]) -> str:
+    fewest, most = min(counts), max(counts)
+    return str(most) if fewest == most else f"{fewest} to {most}"
 
 
 def trees(count: int) -> str:

@@ -78,7 +78,7 @@ def requests(slug: str) -> st.SearchStrategy[dict]:
         "se": ["none", "hash"],
         "exploration": ["0", "0.2"],
         "feature_share": ["0.3"],
-        "level_ratio": ["1.5"],
+        "level_ratio": ["1", "1.7"],
     }
     optional |= {name: st.sampled_from(choices) for name, choices in modes.items()}
     known = {

@@ -186,6 +186,15 @@ CASES = [
     ),
     pytest.param("maxtree", TWO_SPLITS, {}, "3", 3, 4, id="maxtree"),
     pytest.param("spe", THREE_SPLITS, SEQUENTIAL, "3", 3, 4, id="spe"),
+    pytest.param(
+        "spe",
+        TWO_SPLITS,
+        {**SEQUENTIAL, "max_depth": 2, "level_ratio": "1"},
+        "3",
+        2,
+        2,
+        id="spe-even-levels",
+    ),
     pytest.param("srt", TWO_SPLITS, SEQUENTIAL, "3", 4, 4, id="srt"),
     pytest.param("rdt-mv", TWO_SPLITS, {}, "3", 2, 4, id="rdt-mv"),
     pytest.param(

@@ -252,6 +252,16 @@ CASES = [
         id="spe-depth-2",
         marks=LONG,
     ),
+    pytest.param(
+        "spe",
+        TWO_SPLITS,
+        {**SEQUENTIAL, "max_depth": 2, "level_ratio": "1"},
+        "1",
+        2,
+        3,
+        0.5,
+        id="spe-even-levels",
+    ),
 ]
 
 

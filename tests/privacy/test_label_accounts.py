@@ -75,12 +75,21 @@ def claim(laws: Laws) -> float:
     return float(pure.loss(laws.plan.event, adjacency=Adjacency.LABEL))
 
 
-@pytest.mark.parametrize("slug", ["mrf", "srt", "spe", "rdt-ta"])
+@pytest.mark.parametrize(
+    ("slug", "parameters", "n_rows"),
+    [
+        ("mrf", {}, 3),
+        ("srt", {}, 3),
+        ("spe", {}, 3),
+        ("spe", {"max_depth": 2, "level_ratio": "1"}, 2),
+        ("rdt-ta", {}, 3),
+    ],
+)
 def test_a_mechanism_for_rows_loses_no_more_on_labels_than_its_two_steps_cost(
-    slug: str,
+    slug: str, parameters: dict, n_rows: int
 ) -> None:
-    laws = Laws(planned(slug, TWO_SPLITS, **SEQUENTIAL), TWO_SPLITS)
-    worst = laws.worst(label_pairs(multisets(3, records((0, 1), FEATURES[:2]))))
+    laws = Laws(planned(slug, TWO_SPLITS, **SEQUENTIAL, **parameters), TWO_SPLITS)
+    worst = laws.worst(label_pairs(multisets(n_rows, records((0, 1), FEATURES[:2]))))
 
     assert 1.0 - 1e-6 < claim(laws) <= 1.0
     assert 0.4 <= worst <= 1.0 + TOLERANCE

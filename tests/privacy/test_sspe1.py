@@ -204,7 +204,12 @@ def test_where_rho_or_mu_is_counted_both_stay_within_the_curves_of_their_charges
 
 @pytest.mark.parametrize(
     ("parameters", "n_rows", "reached"),
-    [({}, 4, 0.9), ({"max_depth": 2}, 2, 0.4), ({"n_estimators": 2}, 2, 0.4)],
+    [
+        ({}, 4, 0.9),
+        ({"max_depth": 2}, 2, 0.4),
+        ({"max_depth": 2, "level_ratio": "1"}, 2, 0.4),
+        ({"n_estimators": 2}, 2, 0.4),
+    ],
 )
 def test_the_unlabelled_dataset_pays_for_its_medians_and_for_nothing_else(
     parameters: dict, n_rows: int, reached: float

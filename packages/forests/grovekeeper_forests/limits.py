@@ -39,7 +39,10 @@ MAX_COMPOSITION_WORK = 2**23
 # Models and evaluations
 
 MAX_TREES = 1_024  # Trees of a model
-MAX_DEPTH = 12  # Depth of a tree
+MAX_DEPTH = 16  # Depth of a tree
+# Trees × leaves of a model: as many as 1,024 trees of depth 12 have. Bounds the time of
+# growth, which visits every node of a complete tree.
+MAX_LEAVES = 2**22
 # Trees × leaves × classes of a model: bounds memory, artifact and prediction by public
 # numbers.
 MAX_TREE_LEAF_CELLS = 2**26

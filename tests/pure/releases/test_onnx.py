@@ -13,7 +13,7 @@ import onnxruntime
 import pytest
 from onnx.reference import ReferenceEvaluator
 
-from grovekeeper_forests import catalogue
+from grovekeeper_forests import catalogue, limits
 from grovekeeper_forests.bins import quantile_bins
 from grovekeeper_forests.contract.plan import Forest, Reader
 from grovekeeper_forests.data.encoding import Encoding
@@ -257,6 +257,17 @@ def test_smallest_trees_are_exported_too(slug: str, depth: int) -> None:
     grown = artifact(slug, 3, depth, 1)
     raw = raw_rows(grown.schema, 500, seed=4)
 
+    assert session(exported(grown)).run(None, raw)[-1] == pytest.approx(
+        ours(grown, raw), abs=1e-12
+    )
+
+
+@pytest.mark.parametrize("slug", ["rdt-mv", "srt"])
+def test_the_deepest_trees_are_exported_too(slug: str) -> None:
+    grown = artifact(slug, 2, limits.MAX_DEPTH, 1)
+    raw = raw_rows(grown.schema, 100, seed=6)
+
+    assert grown.forest.depth == limits.MAX_DEPTH
     assert session(exported(grown)).run(None, raw)[-1] == pytest.approx(
         ours(grown, raw), abs=1e-12
     )

@@ -262,6 +262,21 @@ def test_forest_over_the_public_limit_is_refused_and_a_default_is_cut() -> None:
     )
 
 
+@pytest.mark.parametrize(("n_trees", "deepest"), [(1_024, 12), (65, 15), (64, 16)])
+def test_a_forest_has_a_public_number_of_leaves(n_trees: int, deepest: int) -> None:
+    def settled(depth: int) -> Plan:
+        return planned("rdt-ta", wide(), n_estimators=n_trees, max_depth=depth)
+
+    assert settled(deepest).parameters["max_depth"] == deepest
+    assert n_trees << deepest <= forest_limits.MAX_LEAVES
+    with pytest.raises(ParameterInvalid) as refused:
+        settled(deepest + 1)
+    (problem,) = refused.value.problems
+    of_range = deepest == forest_limits.MAX_DEPTH
+    assert problem.problem == "too-large"
+    assert problem.limit == (None if of_range else deepest)
+
+
 def test_tables_of_a_selection_stay_below_the_public_limit() -> None:
     schema = wide(n_features=2_000)
     settled = planned("mrf", schema, size=10**12, n_bins=255)

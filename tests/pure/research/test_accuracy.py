@@ -201,7 +201,7 @@ def test_a_refused_task_is_reported_and_the_others_run(
     )
 
     assert refused == tasks[0]
-    assert reason == "max_depth: too-large (accepted: 0 to 12)"
+    assert reason == "max_depth: too-large (accepted: 0 to 16)"
     assert [run.task for run in runs.load(tmp_path / "runs.csv", Run)] == tasks[1:]
 
 

@@ -41,7 +41,7 @@ def test_errors_become_accuracies_and_printed_sizes_become_parameters() -> None:
     }
     cell = by_place["dprf-1", "Mushroom", "dpRFTA"]
     assert (cell.printed, cell.private) == (95.84, papers.Task(
-        "mushroom", "rdt-ta:n_estimators=3,max_depth=12", "0.1368", "0", 0
+        "mushroom", "rdt-ta:n_estimators=3,max_depth=15", "0.1368", "0", 0
     ))  # fmt: skip
     stacked = by_place["bms-3", "Vehicle", "BMS-RF"]
     assert stacked.plain is not None

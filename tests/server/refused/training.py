@@ -111,7 +111,7 @@ def trainings() -> Iterator[Refused]:
             "/parameters/n_estimators",
             "not-an-integer",
         ),
-        ({"parameters": {"max_depth": 13}}, "/parameters/max_depth", "too-large"),
+        ({"parameters": {"max_depth": 17}}, "/parameters/max_depth", "too-large"),
         ({"parameters": {"max_depth": -1}}, "/parameters/max_depth", "too-small"),
         ({"parameters": {"n_bins": 1}}, "/parameters/n_bins", "too-small"),
         (

@@ -210,9 +210,10 @@ def fill_depth(
 
 
 def _fits(n_trees: int, depth: int, encoding: Encoding, *, tables: bool) -> bool:
+    n_leaves = n_trees << depth
     # a leaf has a cell for each class, or one for a number
-    n_cells = n_trees * max(encoding.schema.n_classes, 1) << depth
-    if n_cells > limits.MAX_TREE_LEAF_CELLS:
+    n_cells = n_leaves * max(encoding.schema.n_classes, 1)
+    if n_leaves > limits.MAX_LEAVES or n_cells > limits.MAX_TREE_LEAF_CELLS:
         return False
     return not tables or depth == 0 or table_cells(depth, encoding) <= MAX_TABLE_CELLS
 

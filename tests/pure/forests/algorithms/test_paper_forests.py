@@ -4,10 +4,12 @@ and their public rules.
 
 from dataclasses import replace
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
+from grovekeeper_forests import limits
 from grovekeeper_forests.contract.plan import Forest
 from grovekeeper_forests.data.coded_rows import CodedPart
 from grovekeeper_forests.data.encoding import Encoding
@@ -296,6 +298,34 @@ def test_depth_of_random_labelled_trees_follows_the_features(
         ).parameters["max_depth"]
         == depth
     )
+
+
+@pytest.mark.parametrize(("asked", "ratio"), [({}, "1.5"), ({"level_ratio": "1"}, "1")])
+def test_medians_of_a_level_get_the_ratio_of_what_the_level_above_gets(
+    asked: dict, ratio: str
+) -> None:
+    """By default that of the paper."""
+    request = PlanRequest("spe", {"max_depth": 4, **asked}, Terms(Fraction(1)), N_ROWS)
+    settled = plan(request, SCHEMA)
+    levels = tree_price.TreePrice.of(settled.event).levels
+    losses = [
+        selection.range_sensitivity * selection.inverse_scale for (selection,) in levels
+    ]
+
+    assert sum(losses) == pytest.approx(0.5, abs=1e-8)
+    assert [below / above for above, below in pairwise(losses)] == pytest.approx(
+        [float(ratio)] * 3, abs=1e-7
+    )
+
+
+@pytest.mark.parametrize("slug", ["rdt-jagannathan", "spe"])
+def test_the_deepest_trees_count_every_row_where_it_lies(slug: str) -> None:
+    forest = grown(
+        slug, max_depth=limits.MAX_DEPTH, n_estimators=1, assignment="sequential"
+    )
+
+    assert forest.depth == limits.MAX_DEPTH
+    assert np.array_equal(forest.arrays["counts"], leaf_counts(forest))
 
 
 def test_depth_of_summed_trees_is_half_the_features_or_what_the_size_allows() -> None:

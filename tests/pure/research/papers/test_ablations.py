@@ -172,6 +172,14 @@ def test_the_committed_pages_are_those_of_the_committed_runs(
 ) -> None:
     # every ablation reads the same two files
     monkeypatch.setattr(ablation_runs, "load", cache(ablation_runs.load))
+    n_folds = set[int]()
+    for name in ablations.ABLATIONS:
+        runs = ablation_runs.values_of(name, tables.RESULTS / ablation_runs.RUNS)
+        n_folds |= {len(of_task) for of_task in runs.values()}
+    overview = (tables.RESULTS.parent / "papers.md").read_text(encoding="utf-8")
+    counted = f"Figures and ablations have {min(n_folds)} to {max(n_folds)}."
+    assert counted in overview
+
     for name, text in ablation_runs.pages(tables.RESULTS).items():
         committed = (tables.RESULTS / name).read_text(encoding="utf-8")
         assert committed == text, (

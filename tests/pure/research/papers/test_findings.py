@@ -4,6 +4,7 @@ against a paper.
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from zlib import crc32
 
 import numpy as np
@@ -352,7 +353,7 @@ def test_figures_4_and_5_of_song_compare_forests_of_as_many_trees() -> None:
     )
     assert (
         verdicts(song_page.findings_of_figure_5(made_up("song-figure-5", paper)))
-        == [HOLDS] * 6
+        == [HOLDS] * 2 + [FAILS] * 2 + [HOLDS] * 4
     )
     assert (
         verdicts(
@@ -368,9 +369,25 @@ def test_figures_4_and_5_of_song_compare_forests_of_as_many_trees() -> None:
                 made_up("song-figure-5", lambda task: 1 - paper(task))
             )
         )
-        == [FAILS] * 6
+        == [FAILS] * 2 + [HOLDS] * 2 + [FAILS] * 4
     )
-    assert verdicts(song_page.findings_of_figure_5({})) == [OPEN] * 6
+    assert verdicts(song_page.findings_of_figure_5({})) == [OPEN] * 8
+
+
+def test_the_folds_of_a_table_are_stated_by_forest_where_they_differ() -> None:
+    first, other = (Task("iris", slug, "1", "0", 0) for slug in ("mrf", "srt"))
+    longer = replace(first, dataset="wine")
+
+    def stated(**folds: int) -> str:
+        tasks = {"first": first, "longer": longer, "other": other}
+        values = {tasks[name]: [(0.5,)] * count for name, count in folds.items()}
+        return findings.folds(values, tasks.values())
+
+    assert stated(first=7, other=7) == "Every number is of 7 folds a dataset."
+    assert (
+        stated(first=7, longer=10, other=10)
+        == "Folds of a dataset: `mrf` 7 to 10, `srt` 10."
+    )
 
 
 def test_the_printed_rule_of_song_is_bounded_by_three_layers_of_all_of_epsilon() -> (

@@ -48,10 +48,21 @@ MEDIAN_RANGE_SENSITIVITY = 2
 all splits.
 """
 
-MEDIAN_LEVEL_RATIO = Fraction(3, 2)
-"""Ratio of a level's share of ε to the share of the level above (equation 7 of Huang,
-Lei and Kabán).
-"""
+LEVEL_RATIO = Parameter(
+    "level_ratio",
+    "number",
+    "What a level's selections get of ε, as a multiple of what the level above gets.",
+    default="1",
+    minimum=Fraction(1, 2),
+    maximum=Fraction(2),
+)
+MEDIAN_LEVEL_RATIO = replace(
+    LEVEL_RATIO,
+    description="What a level's private medians get of ε, as a multiple of what the level above gets. By default that "
+    "of the paper, 1.5; at 1 every level gets as much.",
+    default="1.5",
+)
+"""By default the ratio of equation 7 of Huang, Lei and Kabán."""
 
 DEEPEST_BY_RULE = 10
 
@@ -279,8 +290,9 @@ class PathForest(Algorithm):
     ) -> Levels:
         """The selection of each level, root first, at ``loss`` in total."""
         encoding = encoding_of(facts.schema, parameters["n_bins"], facts.profile)
+        ratio = amounts.parse(parameters[LEVEL_RATIO.name])
         losses = tree_price.geometric_losses(
-            loss, int(parameters["max_depth"]), self._level_ratio(parameters)
+            loss, int(parameters["max_depth"]), ratio
         )
         return tuple(
             (
@@ -293,9 +305,6 @@ class PathForest(Algorithm):
             )
             for loss_of_level in losses
         )
-
-    def _level_ratio(self, parameters: Parameters) -> Fraction:
-        return MEDIAN_LEVEL_RATIO
 
     def _n_candidates(self, encoding: Encoding) -> int:
         """Largest number of public splits of one feature: a median has at most that
@@ -420,14 +429,7 @@ class MaximalVoteTrees(PathForest):
             "Share of each tree's ε that its selections of splits get; the rest goes to leaf counts. By default 0.5, "
             "and 0.85 on accounts with a δ.",
         ),
-        Parameter(
-            "level_ratio",
-            "number",
-            "What a level's selections get of ε, as a multiple of what the level above gets.",
-            default="1",
-            minimum=Fraction(1, 2),
-            maximum=Fraction(2),
-        ),
+        LEVEL_RATIO,
     )
 
     def fill_defaults(
@@ -438,9 +440,6 @@ class MaximalVoteTrees(PathForest):
         """
         tree_parameters.fill_structure_share(settled, facts, usual="0.5")
         return tree_parameters.fill_greedy_sizes(settled, facts)
-
-    def _level_ratio(self, parameters: Parameters) -> Fraction:
-        return amounts.parse(parameters["level_ratio"])
 
     def _n_candidates(self, encoding: Encoding) -> int:
         return len(encoding.candidates)
@@ -467,7 +466,7 @@ class MedianTrees(PathForest):
         ),
         here=(
             "Medians among public cuts, a fixed depth, each row's tree by a keyed hash of its id; the paper's budgets "
-            "per level."
+            "per level, or others by `level_ratio`."
         ),
         proof="docs/proofs/spe.md",
         results="docs/results/papers.md",
@@ -479,6 +478,7 @@ class MedianTrees(PathForest):
         tree_parameters.MAX_DEPTH,
         tree_parameters.N_BINS,
         tree_parameters.SHARDED_ASSIGNMENT,
+        MEDIAN_LEVEL_RATIO,
         share(
             "structure_share",
             "Share of each tree's ε that its private medians get; the rest goes to leaf counts.",
