@@ -500,18 +500,29 @@ def test_an_amount_of_which_a_label_gets_less_than_one_step_is_too_small(
 
 
 @pytest.mark.parametrize("slug", sorted(catalogue.BY_SLUG))
-def test_a_stored_plan_states_every_parameter(slug: str) -> None:
-    stored = planned(slug, n_estimators=3).to_json()
+def test_a_stored_plan_without_a_later_parameter_has_its_default(slug: str) -> None:
+    settled = planned(slug, n_estimators=3)
+    stored = settled.to_json()
     parameters: dict[str, object] = dict(stored["parameters"])
-    for absent in parameters:
-        with pytest.raises(PlanInvalid):
+    for parameter in catalogue.algorithm(slug).parameters:
+        rest = {name: own for name, own in parameters.items() if name != parameter.name}
+        older = {**stored, "parameters": rest}
+        if parameters[parameter.name] == parameter.default:
+            assert forest_price.read_plan(older) == settled
+        else:
+            # without a default, or of another value: the event costs something else, or
+            # the plan is none
+            with pytest.raises(PlanInvalid):
+                read_priced(older, wide())
+
+
+def test_a_stored_plan_states_parameters_as_they_are_settled() -> None:
+    stored = planned("spe").to_json()
+    parameters: dict[str, object] = dict(stored["parameters"])
+    for other in ("1.50", 1.5, ["1.5"], "3"):
+        with pytest.raises((PlanInvalid, ParameterInvalid)):
             forest_price.read_plan(
-                {
-                    **stored,
-                    "parameters": {
-                        name: own for name, own in parameters.items() if name != absent
-                    },
-                }
+                {**stored, "parameters": {**parameters, "level_ratio": other}}
             )
 
 

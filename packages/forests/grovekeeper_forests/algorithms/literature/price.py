@@ -291,9 +291,7 @@ class PathForest(Algorithm):
         """The selection of each level, root first, at ``loss`` in total."""
         encoding = encoding_of(facts.schema, parameters["n_bins"], facts.profile)
         ratio = amounts.parse(parameters[LEVEL_RATIO.name])
-        losses = tree_price.geometric_losses(
-            loss, int(parameters["max_depth"]), ratio
-        )
+        losses = tree_price.geometric_losses(loss, int(parameters["max_depth"]), ratio)
         return tuple(
             (
                 tree_price.selection_event(
