@@ -20,6 +20,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,7 @@ RESULTS = Path(__file__).parents[1] / "docs" / "results"
 RUNS = RESULTS / "regression.csv"
 PAGE = RESULTS / "regression.md"
 SIZES = RESULTS / "regression_tables.csv"
+RUNS_OF_SIZES = RESULTS / "regression_sizes.csv"
 PEERS = Path(__file__).with_name("reference") / "regression_peers.csv"
 
 FIELDS = ("table", "method", "epsilon", "split", "r2")
@@ -151,8 +153,14 @@ def run(
     method: str,
     epsilon: str,
     split: int,
+    *,
+    size: int | None = None,
 ) -> float:
-    """R² of one method on the test rows of a split."""
+    """R² of one method on the test rows of a split.
+
+    Args:
+        size: the public size; the row count rounded to two digits by default.
+    """
     train, test = split_of(len(table.y), split)
     numbers = numbers_of_codes(table.schema.label, table.y)
     predicted: NDArray[np.float64]
@@ -164,7 +172,8 @@ def run(
         predicted = adassp(table, train, test, epsilon=float(epsilon))
     else:
         task = Task(table.name, method, epsilon, DELTA, split)
-        planned = plan(task.request(table.public_size), table.schema)
+        request = task.request(table.public_size if size is None else size)
+        planned = plan(request, table.schema)
         artifact = released_forest.loads(artifact_of(table, planned, train))
         predicted = artifact.predictor.numbers(table.features(test))
     errors = numbers[test] - predicted
@@ -281,7 +290,43 @@ def page(rows: list[Mapping[str, str]]) -> str:
         parts.append(f"## Tables {title}\n\n{_means(r2, names, list(private))}")
         for epsilon in EPSILONS:
             parts.append(f"### ε = {epsilon}\n\n{_table(r2, names, private, epsilon)}")
+    parts.append(_of_wrong_sizes(rows_of(RUNS_OF_SIZES)))
     return "\n\n".join(parts) + "\n"
+
+
+def _of_wrong_sizes(rows: list[Mapping[str, str]]) -> str:
+    """What half and twice the public size cost, in words."""
+    r2: dict[tuple[str, ...], list[float]] = defaultdict(list)
+    for row in rows:
+        task = row["method"], row["factor"], row["table"], row["epsilon"]
+        r2[task].append(float(row["r2"]))
+    lost = {
+        task: statistics.mean(r2[task[0], "1", *task[2:]]) - statistics.mean(of_splits)
+        for task, of_splits in r2.items()
+        if task[1] != "1"
+    }
+    costs = defaultdict(list)
+    for factor in ("1/2", "2"):
+        for method in PRIVATE:
+            of_tables = [lost[task] for task in lost if task[:2] == (method, factor)]
+            error = statistics.stdev(of_tables) / math.sqrt(len(of_tables))
+            mean = statistics.mean(of_tables)
+            costs[factor].append(f"`{method}` {mean:.3f} ± {error:.3f}")
+    worst = max(lost, key=lambda task: lost[task])
+    text = _WRONG_SIZES.format(
+        n_tables=len({task[2] for task in lost}),
+        half=" and ".join(costs["1/2"]),
+        twice=" and ".join(costs["2"]),
+        largest=f"{lost[worst]:.2f}",
+        worst=worst,
+    )
+    return f"## A public size that is wrong by a factor of two\n\n{fill(text, 120)}"
+
+
+_WRONG_SIZES = """On {n_tables} tables at ε = 0.5, 1 and 2, five splits each, half of the public size costs {half}
+of R², and twice the size {twice}: means over tables and ε, with their standard errors. The largest loss of a table is
+{largest}, of `{worst[0]}` with {worst[1]} of the size on {worst[2]} at ε = {worst[3]}; every run is in
+[regression_sizes.csv](regression_sizes.csv) (`python -m research.regression_sizes`)."""
 
 
 _HEAD = """# Forests that predict a number

@@ -26,6 +26,20 @@ independent bounds are wrong.
 _SMALLEST_EXPECTED_COUNT = 20.0
 
 
+def proved_loss(one: int, other: int, n_runs: int) -> float:
+    """The largest loss that the frequencies of an event and of its complement, in so
+    many runs on either of two neighbours, prove: by Clopper–Pearson intervals.
+    """
+    ratios = []
+    for more, fewer in ((one, other), (other, one), (n_runs - one, n_runs - other)):
+        low = stats.beta.ppf(ALPHA, more, n_runs - more + 1) if more else 0.0
+        high = 1.0
+        if fewer < n_runs:
+            high = stats.beta.ppf(1 - ALPHA, fewer + 1, n_runs - fewer)
+        ratios.append(math.log(low / high) if low else -math.inf)
+    return max(ratios)
+
+
 class PseudoWords:
     """A repeatable word source: its words do not depend on the sizes of the requested
     pieces.

@@ -6,12 +6,10 @@ system's randomness together. A correct forest fails once in about half a millio
 of a test.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from scipy import stats
 
 from grovekeeper_forests.contract.plan import Forest, Plan
 from grovekeeper_forests.data.sanitiser import SanitisedRows
@@ -19,7 +17,7 @@ from grovekeeper_forests.noise.randomness import SystemRandomness
 from grovekeeper_forests.releases.forest.draw import grow
 from grovekeeper_forests.trees import leaf_read_out, tree_price
 from grovekeeper_forests.trees.tree_price import TreePrice
-from tests.privacy.laws import ALPHA
+from tests.privacy.laws import proved_loss
 from tests.privacy.universe import EMPTY, RECORDS, TWO_SPLITS, Dataset, planned, rows_of
 
 N_RUNS = 2_500
@@ -38,21 +36,7 @@ def lower_bound_on_loss(
             for _ in range(N_RUNS)
         )
 
-    first, second = hits(rows_of(one)), hits(rows_of(other))
-    ratios = []
-    for more, fewer in (
-        (first, second),
-        (second, first),
-        (N_RUNS - first, N_RUNS - second),
-    ):
-        low = stats.beta.ppf(ALPHA, more, N_RUNS - more + 1) if more else 0.0
-        high = (
-            stats.beta.ppf(1 - ALPHA, fewer + 1, N_RUNS - fewer)
-            if fewer < N_RUNS
-            else 1.0
-        )
-        ratios.append(math.log(low / high) if low else -math.inf)
-    return max(ratios)
+    return proved_loss(hits(rows_of(one)), hits(rows_of(other)), N_RUNS)
 
 
 def someone_of_class_one(forest: Forest) -> bool:

@@ -27,6 +27,7 @@ from grovekeeper_forests.privacy import accountants
 from grovekeeper_forests.privacy.events import (
     Adjacency,
     DiscreteLaplace,
+    Event,
     RoundedGaussian,
     UnknownPrivacyEvent,
 )
@@ -253,23 +254,39 @@ def test_a_draw_on_twice_its_exact_numbers_costs_more_than_its_leaf(
         with_outlier(rows_of()),
         relabelled if plan.terms.adjacency is Adjacency.LABEL else without,
     )
-    events = (
-        [plan.event] if plan.unlabelled is None else [plan.event, plan.unlabelled.event]
-    )
+    neighbours = [(plan.event, neighbour(rows, 1), second)]
+    if plan.unlabelled is not None:
+        neighbours.append((plan.unlabelled.event, rows, without(second, 1)))
+    require_noticed(plan, (rows, second), neighbours, accountant=accountant)
+
+
+def require_noticed(
+    plan: Plan,
+    rows: tuple[SanitisedRows, SanitisedRows],
+    neighbours: list[tuple[Event, SanitisedRows, SanitisedRows]],
+    *,
+    accountant: str,
+    schema: Schema | None = None,
+) -> None:
+    """Asserts that twice the exact numbers of every draw cost more than a leaf states,
+    each in one of several forests.
+
+    Args:
+        neighbours: each with the event that pays for what differs.
+    """
     unnoticed = {
-        (type(leaf), scale_of(leaf)) for event in events for leaf in leaves(event)
+        (type(leaf), scale_of(leaf))
+        for event, *_ in neighbours
+        for leaf in leaves(event)
     }
     drawn = set[tuple[type[Leaf] | str, object]]()
     for _ in range(N_FORESTS):
-        whole = recorded(plan, rows, second, is_coded=False)
+        whole = recorded(plan, *rows, is_coded=False, schema=schema)
         seen = [
-            recorded(plan, neighbour(rows, 1), second, is_coded=False, replayed=whole)
+            recorded(plan, *other, is_coded=False, replayed=whole, schema=schema)
+            for _, *other in neighbours
         ]
-        if plan.unlabelled is not None:
-            seen.append(
-                recorded(plan, rows, without(second, 1), is_coded=False, replayed=whole)
-            )
-        for other, event in zip(seen, events, strict=True):
+        for other, (event, *_) in zip(seen, neighbours, strict=True):
             check(event, whole, other, accountant=accountant)
         for kind, scale in list(unnoticed):
             doubled = [
@@ -280,7 +297,7 @@ def test_a_draw_on_twice_its_exact_numbers_costs_more_than_its_leaf(
                 ]
                 for draws in (whole, *seen)
             ]
-            for other, event in zip(doubled[1:], events, strict=True):
+            for other, (event, *_) in zip(doubled[1:], neighbours, strict=True):
                 try:
                     check(event, doubled[0], other, accountant=accountant)
                 except AssertionError:
@@ -561,7 +578,15 @@ def renumbered(rows: SanitisedRows, *changed: int) -> SanitisedRows:
     return replace(rows, y=codes)
 
 
-@pytest.mark.parametrize("accountant", ["zcdp", "gdp"])
+OF_NUMBERS = [
+    (slug, name)
+    for slug, name in ACCOUNTS
+    if catalogue.algorithm(slug).predicts_numbers
+]
+
+
+@pytest.mark.covering("slug, accountant", "depth", "is_coded", "adjacency, max_rows")
+@pytest.mark.parametrize(("slug", "accountant"), OF_NUMBERS)
 @pytest.mark.parametrize("depth", [0, 2])
 @pytest.mark.parametrize("is_coded", [False, True])
 @pytest.mark.parametrize(
@@ -570,6 +595,7 @@ def renumbered(rows: SanitisedRows, *changed: int) -> SanitisedRows:
 )
 def test_a_row_whose_label_is_a_number_moves_a_job_by_what_was_charged(
     monkeypatch: pytest.MonkeyPatch,
+    slug: str,
     accountant: str,
     depth: int,
     is_coded: bool,
@@ -579,7 +605,7 @@ def test_a_row_whose_label_is_a_number_moves_a_job_by_what_was_charged(
     """A row, a unit of several rows, or a changed number, which costs two steps."""
     monkeypatch.setattr(coded_rows, "PART_ROWS", 100)
     shape = {"adjacency": adjacency, "max_rows": max_rows, "max_depth": depth}
-    plan = planned("nbrt", accountant, schema=NUMBERS, **shape)  # type: ignore[arg-type]
+    plan = planned(slug, accountant, schema=NUMBERS, **shape)  # type: ignore[arg-type]
     changes, n_rows = without, max_rows
     if adjacency is Adjacency.LABEL:
         changes, n_rows = renumbered, 2
@@ -596,10 +622,11 @@ def test_a_row_whose_label_is_a_number_moves_a_job_by_what_was_charged(
     assert max(shares) > 0.2
 
 
-def test_numbers_on_other_machines_move_the_same_and_messages_follow_from_releases() -> (
-    None
-):
-    plan = planned("nbrt", "gdp", schema=NUMBERS)
+@pytest.mark.parametrize(("slug", "accountant"), [("nbrt", "gdp"), ("rpf", "pure")])
+def test_numbers_on_other_machines_move_the_same_and_messages_follow_from_releases(
+    slug: str, accountant: str
+) -> None:
+    plan = planned(slug, accountant, schema=NUMBERS)
     rows, usual = numbered(rows_of()), Machines()
     whole = recorded(plan, rows, rows, is_coded=True, schema=NUMBERS)
     there = recorded(
@@ -617,5 +644,70 @@ def test_numbers_on_other_machines_move_the_same_and_messages_follow_from_releas
             machines=others,
             schema=NUMBERS,
         )
-        check(plan.event, whole, seen, accountant="gdp")
+        check(plan.event, whole, seen, accountant=accountant)
         assert (others.sent, others.n_received) == (usual.sent, usual.n_received)
+
+
+NUMBER_CASES = [
+    *((slug, name, {}) for slug, name in OF_NUMBERS),
+    ("nbrt", "gdp", {"max_depth": 0}),
+    ("rpf", "gdp", {"splits": "node"}),
+    ("rpf", "pure", {"at_once": 1}),
+]
+
+
+@pytest.mark.parametrize(("slug", "accountant", "parameters"), NUMBER_CASES)
+def test_a_draw_on_twice_its_numbers_costs_more_where_the_label_is_a_number(
+    slug: str, accountant: str, parameters: dict[str, object]
+) -> None:
+    """The row that uses up every leaf has the only number far from those of the others."""
+    plan = planned(slug, accountant, schema=NUMBERS, **parameters)  # type: ignore[arg-type]
+    rows = with_outlier(rows_of())
+    codes = TARGET_STEPS // 4 + np.arange(N_ROWS, dtype=np.int32)
+    codes[1] = TARGET_STEPS
+    rows = replace(rows, y=codes)
+    neighbours = [(plan.event, without(rows, 1), rows)]
+    require_noticed(
+        plan, (rows, rows), neighbours, accountant=accountant, schema=NUMBERS
+    )
+
+
+@pytest.mark.covering("slug", "accountant")
+@pytest.mark.parametrize(("slug", "accountant"), OF_NUMBERS)
+def test_parts_and_threads_change_no_exact_number_where_the_label_is_a_number(
+    monkeypatch: pytest.MonkeyPatch, slug: str, accountant: str
+) -> None:
+    plan, rows = planned(slug, accountant, schema=NUMBERS), numbered(rows_of())
+    whole = recorded(plan, rows, rows, is_coded=False, schema=NUMBERS)
+    for part_rows, n_threads in ((100, 1), (7, 2), (1, 3)):
+        monkeypatch.setattr(coded_rows, "PART_ROWS", part_rows)
+        monkeypatch.setattr(
+            coded_rows, "_n_processors", lambda n_threads=n_threads: n_threads
+        )
+        for is_coded in (False, True):
+            form = {"is_coded": is_coded, "schema": NUMBERS}
+            seen = recorded(plan, rows, rows, replayed=whole, **form)  # type: ignore[arg-type]
+            assert is_equal(whole, seen)
+
+
+@pytest.mark.parametrize(("slug", "accountant"), [("nbrt", "gdp"), ("rpf", "pure")])
+def test_many_equal_numbers_add_as_many_times_what_one_adds(
+    slug: str, accountant: str
+) -> None:
+    """70,000 rows of one number: sums of residuals and of halves of rows."""
+    strong = {"nbrt": 4_000, "rpf": 60}[slug]
+    plan = planned(slug, accountant, strength=strong, schema=NUMBERS)
+    one = replace(equal_rows(1), y=np.full(1, TARGET_STEPS, dtype=np.int32))
+    rows = equal_rows(70_000)
+    many = replace(rows, y=np.full(70_000, TARGET_STEPS, dtype=np.int32))
+    whole = recorded(plan, one, one, is_coded=False, schema=NUMBERS)
+    seen = recorded(plan, many, one, is_coded=False, replayed=whole, schema=NUMBERS)
+    n_sums = 0
+    for draw, other in zip(whole, seen, strict=True):
+        if draw.kind not in {DiscreteLaplace, RoundedGaussian} or draw.exact is None:
+            continue
+        assert other.exact is not None
+        assert draw.exact.any()
+        assert (other.exact.astype(object) == 70_000 * draw.exact.astype(object)).all()
+        n_sums += 1
+    assert n_sums == plan.n_trees + (2 if slug == "nbrt" else 1)

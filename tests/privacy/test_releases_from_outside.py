@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
 
 from grovekeeper_forests.bins import noisy_counts, releases
 from grovekeeper_forests.contract.algorithm import PublicFacts
@@ -33,7 +32,7 @@ from grovekeeper_forests.releases.forest.price import PlanRequest, plan
 from grovekeeper_forests.releases.profile import draw as profile_draw
 from grovekeeper_forests.releases.profile import price as profile_price
 from grovekeeper_forests.releases.profile.read import Profile
-from tests.privacy.laws import ALPHA, assert_law, discrete_laplace_law
+from tests.privacy.laws import assert_law, discrete_laplace_law, proved_loss
 from tests.privacy.test_hostile_data import RECORD, SCHEMA, rows_from
 from tests.privacy.universe import EMPTY, RECORDS, TWO_SPLITS, rows_of
 
@@ -117,20 +116,7 @@ def proved(run: Callable[[bool], bool]) -> float:
     with_row, without = (
         sum(run(has_row) for _ in range(N_RUNS)) for has_row in (True, False)
     )
-    ratios = []
-    for more, fewer in (
-        (with_row, without),
-        (without, with_row),
-        (N_RUNS - with_row, N_RUNS - without),
-    ):
-        low = stats.beta.ppf(ALPHA, more, N_RUNS - more + 1) if more else 0.0
-        high = (
-            stats.beta.ppf(1 - ALPHA, fewer + 1, N_RUNS - fewer)
-            if fewer < N_RUNS
-            else 1.0
-        )
-        ratios.append(math.log(low / high) if low else -math.inf)
-    return max(ratios)
+    return proved_loss(with_row, without, N_RUNS)
 
 
 @pytest.mark.parametrize(("louder", "least", "most"), [(1, 0.6, 1.0), (2, 1.2, 2.0)])
