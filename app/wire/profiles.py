@@ -1,5 +1,5 @@
-"""Defines the types of profiles: private bins, class counts and a number of rows, which
-later jobs reuse.
+"""Defines the types of profiles: private bins, class counts (or mean and quantiles of a
+label that is a number) and a number of rows, which later jobs reuse.
 """
 
 from typing import Annotated
@@ -16,6 +16,7 @@ from app.wire.base import (
 from app.wire.datasets import ColumnName
 from app.wire.jobs import JobName
 from app.wire.spending import AccountPlanOut, PriceOut, SpendIn
+from app.wire.statistics import StatisticsTableOut, TableQuoteOut
 
 
 class ProfileIn(SpendIn):
@@ -32,6 +33,7 @@ class ProfileQuoteOut(AccountPlanOut):
 
     parameters: JsonObject
     private_features: list[str]
+    tables: list[TableQuoteOut]
     warnings: list[str]
 
 
@@ -78,6 +80,7 @@ class ProfileOut(ProfileSummary):
     parameters: JsonObject
     features: list[FeatureBinsOut]
     class_counts: list[ClassCountOut]
+    tables: list[StatisticsTableOut]
     size: NoisyCountOut
     guarantee: JsonObject
     receipt: str

@@ -246,7 +246,7 @@ REASONS: dict[str, dict[tuple[str, str], str]] = {
         ("in_steps", "np.clip(finite, -steps, steps)"): "what a row adds",
     },
     "grovekeeper_forests/releases/statistics/draw.py": {
-        ("release", "exact[start:end]"): CODES,
+        ("release_sums_of", "exact[start:end]"): CODES,
         ("_by_grid_cell", "by_cell[:n_cells]"): "empty cells are in no cell of a grid",
         ("_released", "_by_grid_cell(counts, table) // per_row(events[0])"): (
             "each row adds exactly so many steps"

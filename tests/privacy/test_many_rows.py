@@ -7,6 +7,7 @@ together.
 
 import json
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +26,17 @@ from grovekeeper_forests.bins.quantile_bins import Grid
 from grovekeeper_forests.data.coded_rows import CodeRequest, LocalRows, parts_of
 from grovekeeper_forests.data.encoding import Encoding
 from grovekeeper_forests.data.sanitiser import SanitisedColumns
+from grovekeeper_forests.data.schema import TARGET_STEPS, Label, Schema
 from grovekeeper_forests.privacy.calibration import Terms
 from grovekeeper_forests.privacy.events import Adjacency
 from grovekeeper_forests.privacy.partitions import HashPartition, Partitions
 from grovekeeper_forests.privacy.scope import WHOLE, Scope
 from grovekeeper_forests.releases.choice.price import plan_best
 from grovekeeper_forests.releases.contract import public_facts
+from grovekeeper_forests.releases.evaluation.error_price import (
+    error_scale,
+    plan_errors,
+)
 from grovekeeper_forests.releases.evaluation.price import EvaluationPlan, plan_tables
 from grovekeeper_forests.releases.evaluation.read import Evaluation
 from grovekeeper_forests.releases.forest import price as forest_price
@@ -72,10 +78,12 @@ def ids_of(rows: np.ndarray) -> np.ndarray:
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> SealedFile:
     """Rows that are all different, by their value and their id."""
-    form = row_layout.arrow_schema(SCHEMA, PARTITIONS)
-    file = SealedFile.at(
-        tmp_path_factory.mktemp("rows") / "rows" / "ds_a" / "ep_a.parquet", DATA_KEY
-    )
+    return _written(SCHEMA, tmp_path_factory.mktemp("rows"))
+
+
+def _written(schema: Schema, folder: Path) -> SealedFile:
+    form = row_layout.arrow_schema(schema, PARTITIONS)
+    file = SealedFile.at(folder / "rows" / "ds_a" / "ep_a.parquet", DATA_KEY)
     with (
         file.new(existing="refuse") as written,
         row_layout.writer(written, form) as writer,
@@ -160,10 +168,15 @@ def exact(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def performed(
-    kind: str, work: dict[str, Any], file: SealedFile, folder: Path, n_trees: int = 0
+    kind: str,
+    work: dict[str, Any],
+    file: SealedFile,
+    folder: Path,
+    n_trees: int = 0,
+    schema: Schema = SCHEMA,
 ) -> bytes:
     part = PartRows(
-        SCHEMA.to_json(), (file.file.local(),), PARTITIONS.to_json(), WHOLE, DATA_KEY
+        schema.to_json(), (file.file.local(),), PARTITIONS.to_json(), WHOLE, DATA_KEY
     )
     task = JobTask(kind, "jb_1", folder, work, n_trees, (part,), {})
     perform(task, on_tree_done=lambda: None)
@@ -219,6 +232,48 @@ def test_each_table_of_an_evaluation_counts_every_row_once(
         assert evaluated(plan, 1) == {table: expected[table] for table in tables}
     best = plan_best(2, FACTS, winner_accuracy=True)
     assert evaluated(best, 2) == {"accuracy": expected["accuracy"]}
+
+
+@pytest.mark.usefixtures("exact")
+def test_each_sum_of_errors_and_a_profile_of_a_number_count_every_row_once(
+    tmp_path: Path,
+) -> None:
+    """Each code of a class is that of a number, too: 0 or 1."""
+    label = Label("kind", bounds=(0.0, float(TARGET_STEPS)), is_whole=True)
+    schema = Schema(SCHEMA.features, label)
+    facts = public_facts(Terms(Fraction(9)), N_ROWS, schema, Adjacency.ADD_REMOVE_ONE)
+    file = _written(schema, tmp_path)
+    run = partial(performed, file=file, folder=tmp_path, schema=schema)
+    request = request_for("rpf", {"max_depth": 0}, Fraction(9), N_ROWS)
+    split = forest_price.plan(request, schema)
+    model = run("train", {"plan": split.to_json()}, n_trees=split.n_trees)
+    predictor = Predictor(released_forest.loads(model).forest, schema)
+    [predicted] = predictor.numbers(SanitisedColumns((np.zeros(1),), 1))
+    input_path(tmp_path, "m").parent.mkdir()
+    input_path(tmp_path, "m").write_bytes(model)
+
+    scale = error_scale(label, 2.0, 0.0)
+    planned = plan_errors(["mae", "r2"], facts, scale, score_bins=2)
+    work = {"plan": planned.to_json(), "models": [{"digest": "m"}]}
+    evaluation = Evaluation.from_json(json.loads(run("evaluation", work)))
+    errors = np.clip(predicted - np.array([0.0, 1.0]), -2, 2) / 2
+    n_rows = np.bincount(Y)
+    expected = {
+        "rows": N_ROWS,
+        "absolute": n_rows @ np.abs(errors),
+        "squared": n_rows @ errors**2,
+        "centred": n_rows[1] / 2,
+        "spread": n_rows[1] / 4,
+    }
+    for name, value in expected.items():
+        assert evaluation.in_rows(name).item() == pytest.approx(value, rel=1e-6)
+
+    plan = profile_price.plan({"size_share": "0.1"}, facts)
+    stored = json.loads(run("profile", {"plan": plan.to_json()}))
+    profile = Profile.from_json(stored, schema)
+    assert profile.numbers is not None
+    counted, _ = profile.numbers.numbers(0)
+    assert (profile.size_in_rows, counted.item()) == (N_ROWS, N_ROWS)
 
 
 @pytest.mark.usefixtures("exact")

@@ -18,7 +18,7 @@ from grovekeeper_forests.releases.forest import read
 from grovekeeper_verifier.dataset_replay import verify
 from tests.server.test_http_statistics import _released
 from tests.support.pages import fields, hidden, signed_in, text_of
-from tests.support.server import CSV, Server, declaration, training
+from tests.support.server import CSV, Server, declaration, new_idempotency_key, training
 
 LABEL = {"name": "los_days", "type": "number", "lower": 0, "upper": 60}
 SCHEMA: dict[str, Any] = {
@@ -242,13 +242,60 @@ def test_statistics_treat_the_label_as_a_number(server: Server) -> None:
     assert abs(count["total"]["value"] - 1_000) < 20
 
 
-def test_what_counts_classes_is_refused(server: Server) -> None:
-    dataset = _uploaded(server)
-    refused = server.admin.http.post(
-        f"/datasets/{dataset['id']}/profiles/quote", json={"epsilon": "1"}
+def test_a_profile_tells_mean_and_quantiles_and_a_forest_reuses_its_bins(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema = SCHEMA | {
+        "features": [{"name": "age", "type": "numeric", "lower": 0, "upper": 99}]
+    }
+    dataset = _uploaded(server, schema=schema)
+    path = f"/datasets/{dataset['id']}/profiles"
+    body = {"epsilon": "50"}
+    quote = server.admin.http.post(f"{path}/quote", json=body).json()
+    assert quote["private_features"] == ["age"]
+    mean, quantiles = quote["tables"]
+    assert (mean["half_width"], mean["unit"]) == (None, "los_days")
+    assert (quantiles["unit"], quantiles["n_cells"]) == ("rank", 5)
+    assert 0 < quantiles["half_width"] < 100
+
+    accepted = server.admin.http.post(path, json=body, headers=new_idempotency_key())
+    assert accepted.status_code == 202, accepted.text
+    job = server.ended(accepted.json()["job_id"])
+    profile = server.admin.http.get(f"/profiles/{job['profile_id']}").json()
+    assert profile["event"] == quote["event"]
+    assert profile["class_counts"] == []
+    assert abs(profile["size"]["count"] - N_ROWS) < 20 * profile["size"]["noise_sd"]
+    shown_mean, shown = profile["tables"]
+    assert abs(shown_mean["rows"][0]["value"] - 4.95) < 1.5
+    values = [row["value"] for row in shown["rows"]]
+    assert np.abs(np.array(values) - [0.45, 2.45, 4.95, 7.45, 9.45]).max() < 1
+    assert shown["rank_error"] == quantiles["half_width"]
+
+    monkeypatch.setenv("GROVEKEEPER_API_KEY", server.admin.key)
+    monkeypatch.setenv("GROVEKEEPER_URL", server.url)
+    typed = ["profiles", "quote", dataset["name"], "--epsilon", "50"]
+    assert "rows in rank" in CliRunner().invoke(grovekeeper, typed).stdout
+    typed = ["profiles", "show", profile["id"]]
+    printed = CliRunner().invoke(grovekeeper, typed).stdout
+    assert "mean of los_days" in printed
+    assert "quantiles of los_days" in printed
+
+    asked = training(dataset["id"], **ASKED, profile=profile["id"])
+    planned = server.admin.http.post("/plans", json=asked).json()
+    assert planned["profile"]["is_used"]
+    trained = server.trained(dataset["id"], **ASKED, profile=profile["id"])
+    model = trained["model_id"]
+    card = server.admin.http.get(f"/models/{model}").json()
+    assert card["profile_id"] == profile["id"]
+    answer = server.admin.http.post(
+        f"/models/{model}/predict", json={"rows": [{"age": 5}, {"age": 95}]}
     )
-    [error] = refused.json()["errors"]
-    assert (error["at"], error["problem"]) == ("/label", "not-for-numbers")
+    young, old = answer.json()["labels"]
+    assert young < 4 < 6 < old
+
+
+def test_an_algorithm_that_counts_classes_is_refused(server: Server) -> None:
+    dataset = _uploaded(server)
     other = training(
         dataset["id"],
         algorithm="rdt-ta",

@@ -54,6 +54,10 @@ ACCOUNTS: dict[str, dict[str, Any]] = {
 
 _BEGIN = datetime(2026, 11, 1, tzinfo=UTC)
 _SHARDS = [{"name": "shard", "kind": "hash", "cells": 3}]
+_NUMBER = {
+    "features": [{"name": "height", "type": "numeric", "lower": 0, "upper": 2}],
+    "label": {"name": "days", "type": "integer", "lower": 0, "upper": 60},
+}
 _TO_PREDICT = {
     "rows": [
         {"age": 30, "height": 1.5, "sex": "Female"},
@@ -241,24 +245,33 @@ def _walk_through(walk: _Walk, account: dict[str, Any]) -> None:
     walk.sent("POST", f"/ledger/{dataset}/cap", json={"cap": "15", "reason": "a test"})
     for name in (dataset, other):
         _audited(walk, name)
+    if account.get("protects") != "label":
+        _audited(walk, _learned_number(walk, account))
 
 
-def _declared(walk: _Walk, name: str, account: dict[str, Any]) -> str:
+def _declared(
+    walk: _Walk,
+    name: str,
+    account: dict[str, Any],
+    *,
+    schema: dict[str, Any] = SCHEMA,
+    csv: str = csv_rows(200),
+) -> str:
     declaration = {
         "name": name,
-        "schema": SCHEMA,
+        "schema": schema,
         "partitions": _SHARDS,
         "public_size": 200,
         **account,
     }
     declared = walk.sent("POST", "/datasets", json=declaration)
-    rows = _rows_of_patients() if "privacy_unit" in account else csv_rows(200)
+    rows = _rows_of_patients(csv) if "privacy_unit" in account else csv
     walk.sent("POST", f"/datasets/{name}/rows", content=rows, headers=CSV)
     return str(declared["id"])
 
 
-def _rows_of_patients() -> str:
-    head, *rows = csv_rows(200).splitlines()
+def _rows_of_patients(csv: str) -> str:
+    head, *rows = csv.splitlines()
     named = (f"p{index // 2},{row}" for index, row in enumerate(rows))
     return "\n".join((f"patient,{head}", *named, ""))
 
@@ -295,6 +308,22 @@ def _profiled(walk: _Walk, dataset: str) -> None:
         }
         walk.sent("POST", "/plans", json=body)
         walk.released("/train", body)
+
+
+def _learned_number(walk: _Walk, account: dict[str, Any]) -> str:
+    """Releases of a label that is a number; returns the dataset's id."""
+    rows = [f"{index % 40 / 20},{index % 40}" for index in range(200)]
+    csv = "\n".join(["height,days", *rows, ""])
+    dataset = _declared(walk, "number", account, schema=_NUMBER, csv=csv)
+    _profiled(walk, dataset)
+    model = _trained(walk, dataset, "auto", other=dataset)
+    walk.sent("POST", f"/models/{model}/predict", json={"rows": [{"height": 1.5}]})
+    walk.sent("GET", f"/models/{model}/artifact")
+    metrics = ["mae", "rmse", "r2"]
+    evaluation = {"epsilon": "0.25", "scope": {"shard": [2]}, "metrics": metrics}
+    walk.sent("POST", f"/models/{model}/evaluations/quote", json=evaluation)
+    walk.released(f"/models/{model}/evaluations", evaluation)
+    return dataset
 
 
 def _charged_elsewhere(walk: _Walk, dataset: str) -> None:

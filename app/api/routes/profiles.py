@@ -33,8 +33,8 @@ def quote_profile(by: By, dataset: str, body: ProfileIn) -> ProfileQuoteOut:
 def release_profile(
     by: By, dataset: str, body: ProfileIn, request: Idempotency
 ) -> Response:
-    """Reserve the price and queue a job that releases bins, class counts and a size,
-    which later jobs reuse.
+    """Reserve the price and queue a job that releases bins, class counts (or mean and
+    quantiles of a label that is a number) and a size, which later jobs reuse.
     """
     return sent(
         submit(*by, ProfileRequest(dataset=dataset, body=body), request=request)

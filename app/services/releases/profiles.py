@@ -23,6 +23,7 @@ from app.services.releases.contract import (
     visible,
 )
 from app.services.releases.numbers import NumbersKind, details, head, page_of_kind
+from app.services.releases.statistics import table_quotes, tables_out
 from app.services.spending.asked import AskedDataset, PricedPart, ask_part
 from app.services.spending.quotes import PartQuote
 from app.wire.profiles import (
@@ -59,10 +60,15 @@ class PlannedProfile(Planned[ProfileQuoteOut]):
             for index in quantile_bins.private_features(schema)
         ]
         parameters = dict(self.plan.parameters)
+        of_label = self.plan.label_plan(schema)
+        tables = []
+        if of_label is not None:
+            tables = table_quotes(of_label, quote.part.asked.public_size)
         return ProfileQuoteOut(
             **quote.fields,
             parameters=parameters,
             private_features=private,
+            tables=tables,
             warnings=quote.warnings,
         )
 
@@ -104,7 +110,9 @@ def released_profile(row: ReleaseRow) -> Profile:
 
 
 class ProfileKind(NumbersKind):
-    """Jobs that release a profile: bins, class counts and a size."""
+    """Jobs that release a profile: bins, class counts or the numbers of a label, and a
+    size.
+    """
 
     kind = PROFILE
     prefix = stamps.PROFILE
@@ -144,6 +152,7 @@ def list_profiles(
 def _profile_out(session: Session, row: ReleaseRow) -> ProfileOut:
     profile = released_profile(row)
     counts = zip(profile.schema.label.classes, profile.counts_in_rows, strict=True)
+    numbers = profile.numbers
     return ProfileOut(
         **details(row),
         label=row.facts.get("label"),
@@ -156,6 +165,7 @@ def _profile_out(session: Session, row: ReleaseRow) -> ProfileOut:
             ClassCountOut(label=label, count=count, noise_sd=profile.count_noise_sd)
             for label, count in counts
         ],
+        tables=[] if numbers is None else tables_out(numbers),
         size=NoisyCountOut(count=profile.size_in_rows, noise_sd=profile.size_noise_sd),
         guarantee=guarantees.today(session, row.dataset_id, row.facts),
         event=profile.plan.event.to_json(),

@@ -81,20 +81,26 @@ class PlannedStatistics(Planned[StatisticsQuoteOut]):
     def quoted(self, quotes: Sequence[PartQuote]) -> StatisticsQuoteOut:
         """See :class:`Planned`."""
         [quote] = quotes
-        size = quote.part.asked.public_size
-        tables = [
-            TableQuoteOut(
-                table=table.to_json(),
-                n_cells=table.n_numbers,
-                half_width=error_before(table, priced, size),
-                unit=_RANK if table.quantiles else _unit(table),
-                resolution=_resolution(table),
-            )
-            for table, priced in self.plan.measured
-        ]
+        tables = table_quotes(self.plan, quote.part.asked.public_size)
         return StatisticsQuoteOut(
             **quote.fields, tables=tables, warnings=quote.warnings
         )
+
+
+def table_quotes(plan: StatisticsPlan, size: int | None) -> list[TableQuoteOut]:
+    """The tables of a plan with their errors; ``size`` as in
+    :func:`~grovekeeper_forests.releases.statistics.read.error_before`.
+    """
+    return [
+        TableQuoteOut(
+            table=table.to_json(),
+            n_cells=table.n_numbers,
+            half_width=error_before(table, priced, size),
+            unit=_RANK if table.quantiles else _unit(table),
+            resolution=_resolution(table),
+        )
+        for table, priced in plan.measured
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,7 +212,7 @@ def show_statistics(
         return StatisticsOut(
             **details(row),
             statistics=_names(row),
-            tables=_tables_out(released),
+            tables=tables_out(released),
             guarantee=guarantees.today(session, row.dataset_id, row.facts),
             event=released.plan.event.to_json(),
         )
@@ -235,7 +241,8 @@ def _names(row: ReleaseRow) -> list[str]:
     return [table["statistic"] for table in planned]
 
 
-def _tables_out(released: Statistics) -> list[StatisticsTableOut]:
+def tables_out(released: Statistics) -> list[StatisticsTableOut]:
+    """Released tables as answers show them."""
     return [_table_out(released, index) for index in range(len(released.plan.tables))]
 
 

@@ -317,7 +317,8 @@ _RELEASED = {
 }  # fmt: skip
 PROFILE = {
     **_RELEASED, "id": "pf_1", "parameters": {"bins": "16"}, "features": [{"name": "age", "edges": [17.5, 40]}],
-    "class_counts": [{"label": "low", "count": 120.0, "noise_sd": 2.5}], "size": {"count": 151.25, "noise_sd": 3.5},
+    "class_counts": [{"label": "low", "count": 120.0, "noise_sd": 2.5}], "tables": [],
+    "size": {"count": 151.25, "noise_sd": 3.5},
 }  # fmt: skip
 EVALUATION = {
     **_RELEASED, "id": "ev_1", "models": ["md_1"], "best": None, "releases": ["confusion", "auroc"],
@@ -467,7 +468,7 @@ ANSWERS: dict[tuple[str, str], tuple[int, Any]] = {
     ("GET", "/algorithms"): (200, {"algorithms": [ALGORITHM]}),
     ("POST", "/plans"): (200, PLAN),
     ("POST", "/datasets/census/profiles/quote"): (
-        200, {**_QUOTED, "parameters": {"bins": "16"}, "private_features": ["age"], "warnings": []},
+        200, {**_QUOTED, "parameters": {"bins": "16"}, "private_features": ["age"], "tables": [], "warnings": []},
     ),
     ("POST", "/datasets/census/profiles"): (202, _ACCEPTED),
     ("GET", "/datasets/census/profiles"): (200, {"profiles": [PROFILE], "next": None}),

@@ -1,5 +1,6 @@
 """Profiles: prices, releases, and artifacts that are read back."""
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -8,7 +9,11 @@ import pytest
 
 from grovekeeper_forests.bins import noisy_counts, quantile_bins, releases
 from grovekeeper_forests.contract.algorithm import PublicFacts
-from grovekeeper_forests.data.sanitiser import SanitisedColumns, SanitisedRows
+from grovekeeper_forests.data.sanitiser import (
+    SanitisedColumns,
+    SanitisedRows,
+    codes_of_numbers,
+)
 from grovekeeper_forests.data.schema import Schema
 from grovekeeper_forests.errors import ParameterInvalid
 from grovekeeper_forests.noise.randomness import SystemRandomness
@@ -32,6 +37,10 @@ FREE = schema_of(
     {"name": "sex", "type": "categorical", "categories": ["f", "m"]},
     classes=["a", "b"],
     label="y",
+)
+NUMBER = {"name": "days", "type": "integer", "lower": 0, "upper": 60}
+OF_A_NUMBER = Schema.from_json(
+    {"features": NUMBERS.to_json()["features"], "label": NUMBER}
 )
 DELTA = Fraction(1, 10**6)
 ACCOUNTS = [("pure", None), ("zcdp", DELTA), ("gdp", DELTA)]
@@ -188,3 +197,83 @@ def test_a_profile_without_noise_to_speak_of_can_be_reused() -> None:
         "prof"
     )
     assert reused.prior[:2] == (0, 2**62)
+
+
+def of_a_number(accountant: str, delta: Fraction | None, **asked: str) -> Profile:
+    plan = profile_price.plan(asked, facts(OF_A_NUMBER, accountant, delta, "20"))
+    # of 6,000 rows, 100 have each of the numbers 0 to 59
+    rows = rows_of(6_000)
+    days = np.arange(6_000) % 60
+    rows = replace(rows, y=codes_of_numbers(OF_A_NUMBER.label, days.astype(np.float64)))
+    return profile_draw.release(plan, OF_A_NUMBER, rows, SystemRandomness())
+
+
+@pytest.mark.parametrize(("accountant", "delta"), ACCOUNTS)
+@pytest.mark.parametrize("size_share", ["0", "0.2"])
+def test_a_profile_of_a_number_has_size_mean_and_quantiles(
+    accountant: str, delta: Fraction | None, size_share: str
+) -> None:
+    profile = of_a_number(accountant, delta, size_share=size_share)
+    assert profile.numbers is not None
+    mean, *quantiles = (
+        estimate for table in (0, 1) for estimate in profile.numbers.estimates(table)
+    )
+    assert mean.value == pytest.approx(29.5, abs=1.0)
+    assert mean.low < mean.value < mean.high
+    assert [each.value for each in quantiles] == pytest.approx(
+        [2, 14, 29, 44, 56], abs=3
+    )
+    assert profile.counts_in_rows == []
+    assert profile.size_noise_sd < 50
+    assert profile.size_in_rows == pytest.approx(6_000, abs=20 * profile.size_noise_sd)
+    assert (profile.size is None) is (size_share == "0")
+    reused = profile.reused("pf_a")
+    assert reused.prior == ()
+    assert len(reused.cuts[0]) == 15
+
+
+@pytest.mark.parametrize(("accountant", "delta"), ACCOUNTS)
+def test_a_profile_of_a_number_uses_its_price_up_and_survives_its_json(
+    accountant: str, delta: Fraction | None
+) -> None:
+    public = facts(OF_A_NUMBER, accountant, delta)
+    spent = public.budget.loss(profile_price.plan({}, public).event)
+    assert 0.999 * public.budget.limit < spent <= public.budget.limit
+    profile = of_a_number(accountant, delta)
+    again = Profile.from_json(profile.to_json(), OF_A_NUMBER)
+    assert again.to_json() == profile.to_json()
+
+
+def test_foreign_numbers_are_no_profile() -> None:
+    profile = of_a_number("pure", None).to_json()
+    of_classes = released("pure", None).to_json()
+    tables = profile["numbers"]
+    assert isinstance(tables, list)
+    mean, [lowest, *others] = tables
+    for stored, schema in [
+        (_changed(profile, numbers=[mean]), OF_A_NUMBER),
+        (_changed(profile, numbers=[mean, [["61"], *others]]), OF_A_NUMBER),
+        (_changed(profile, numbers=[mean, [["01"], *others]]), OF_A_NUMBER),
+        (_changed(profile, numbers=[mean, [[1], *others]]), OF_A_NUMBER),
+        (_changed(profile, class_counts=["4"]), OF_A_NUMBER),
+        (_changed(profile, plan=of_classes["plan"]), OF_A_NUMBER),
+        (of_classes, OF_A_NUMBER),
+        (profile, NUMBERS),
+        (_changed(of_classes, numbers=tables), NUMBERS),
+    ]:
+        with pytest.raises(ProfileInvalid):
+            Profile.from_json(stored, schema)
+    assert Profile.from_json(profile, OF_A_NUMBER).to_json() == profile
+    assert len(lowest) == 1
+
+
+def test_bounds_without_a_mean_are_refused_at_the_label() -> None:
+    wide = NUMBER | {"type": "number", "upper": 1e200}
+    schema = Schema.from_json(OF_A_NUMBER.to_json() | {"label": wide})
+    with pytest.raises(ParameterInvalid) as refused:
+        profile_price.plan({}, facts(schema, "pure", None))
+    [problem] = refused.value.problems
+    expected = (("label",), "bounds-too-close-or-too-wide")
+    assert (problem.place, problem.problem) == expected
+    with pytest.raises(ParameterInvalid, match="epsilon: too-small"):
+        profile_price.plan({}, facts(OF_A_NUMBER, "pure", None, "1e-12"))

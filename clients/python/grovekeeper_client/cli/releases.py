@@ -32,6 +32,7 @@ from grovekeeper_client.cli.output import (
     error_with_interval,
     interval_in_words,
 )
+from grovekeeper_client.cli.statistics import show_each_table, show_errors
 from grovekeeper_client.cli.training import read_parameters
 from grovekeeper_common.number_words import (
     ON_TRAINING_ROWS,
@@ -408,6 +409,8 @@ def quote(
         lambda client: client.quote_profile(request.dataset, request.to_json(client))
     )
     show_quote(call.output, answer, what="a profile", receipt=receipt)
+    if answer["tables"]:
+        show_errors(call.output, answer)
     if answer["fits"]:
         call.output.hint(f"grovekeeper profiles release {request.as_typed()} --wait")
 
@@ -453,8 +456,8 @@ def show_profile(
     ],
     receipt: ReceiptOption = False,
 ) -> None:
-    """Show a profile: noisy class counts and size, edges of the bins, the guarantee,
-    and the receipt on request.
+    """Show a profile: noisy class counts, or mean and quantiles of a label that is a
+    number; the noisy size, edges of the bins, the guarantee, and the receipt on request.
     """
     profile = call.ask(lambda client: client.profile(profile_id))
     output = call.output
@@ -465,6 +468,7 @@ def show_profile(
         for item in counts
     ]
     output.table(["class", "noisy rows", "± (noise sd)"], rows, empty="no classes")
+    show_each_table(output, profile)
     bins = [
         [item["name"], ", ".join(map(_edge, item["edges"]))]
         for item in profile["features"]

@@ -303,13 +303,18 @@ def _run(
 
 def _show_quote(output: Output, quote: dict[str, Any], *, receipt: bool) -> None:
     show_quote(output, quote, what="these statistics", receipt=receipt)
+    show_errors(output, quote)
+    if quote["fits"]:
+        output.hint("the same command with --wait in place of --quote")
+
+
+def show_errors(output: Output, quote: dict[str, Any]) -> None:
+    """Prints the error of each table of a quote."""
     rows = [
         [title(item["table"]), item["n_cells"], _error(item)]
         for item in quote["tables"]
     ]
     output.table(["table", "cells", "95 % error of each"], rows, empty="no tables")
-    if quote["fits"]:
-        output.hint("the same command with --wait in place of --quote")
 
 
 def _error(item: dict[str, Any]) -> str:
@@ -332,6 +337,11 @@ def _show_made(
 
 def _show_tables(output: Output, released: dict[str, Any]) -> None:
     show_head(output, "statistics", released)
+    show_each_table(output, released)
+
+
+def show_each_table(output: Output, released: dict[str, Any]) -> None:
+    """Prints the tables of a release."""
     for table in released["tables"]:
         output.say()
         show_table(output, table)

@@ -243,11 +243,11 @@ def _start(
     """The start of all rows: from noisy class counts, in units of 2^-24 deviations of
     their noise, which are those of the profile or released; or that of a number.
     """
-    if plan.profile is not None:
-        return start_scores(np.array(plan.profile.prior, dtype=np.int64))
     parts = PricedDraws.of(plan.event)
     if schema.label.is_number:
         return _start_of_number(parts, schema.label, rows, randomness)
+    if plan.profile is not None:
+        return start_scores(np.array(plan.profile.prior, dtype=np.int64))
     exact = isqrt(parts.start) * rows.class_counts()
     return start_scores(
         exact + randomness.rounded_gaussian(exact.shape, scale_bits=SCALE_BITS)

@@ -195,7 +195,8 @@ class NoiseMatchedBoosting(Algorithm):
 
         At depth 0 the class counts get the whole budget, because trees without splits
         give every row equal scores. At other depths a reused profile replaces bins and
-        class counts, and the trees get their share of the budget.
+        class counts, and the trees get their share of the budget. It has no start of a
+        label that is a number, which is released as without a profile.
         """
         n_trees = int(parameters["n_estimators"])
         depth = int(parameters["max_depth"])
@@ -220,7 +221,7 @@ class NoiseMatchedBoosting(Algorithm):
         after = tuple[Part, ...]()
         if for_tally:
             after = (Part(1, _tally_noise(for_tally, facts.schema)),)
-        if facts.profile is not None:
+        if facts.profile is not None and not facts.schema.label.is_number:
             alone = trees_alone(
                 n_trees, _tree(left - for_tally, n_trees, depth, facts.schema)
             )

@@ -176,15 +176,12 @@ def _facts_for(
     Raises:
         ParameterInvalid: the algorithm needs a second dataset and the request names
             none, or the reverse; or the label is a number, which the algorithm does not
-            predict, or for which no profile is reused.
+            predict.
     """
-    if schema.label.is_number:
-        if not mechanism.predicts_numbers:
-            raise ParameterInvalid.named(
-                "algorithm", "not-for-numbers", accepted=number_algorithms()
-            )
-        if request.profile is not None:
-            raise ParameterInvalid.named("profile", "not-for-numbers")
+    if schema.label.is_number and not mechanism.predicts_numbers:
+        raise ParameterInvalid.named(
+            "algorithm", "not-for-numbers", accepted=number_algorithms()
+        )
     needs_two = isinstance(mechanism, TwoDatasetAlgorithm)
     if needs_two is (request.unlabelled is None):
         raise ParameterInvalid.named(

@@ -1,1 +1,3 @@
-"""A profile: private bins, class counts and a size, which later jobs reuse."""
+"""A profile: private bins, class counts (or mean and quantiles) and a size, which later
+jobs reuse.
+"""

@@ -1,10 +1,10 @@
-"""Plans and prices the profile of a dataset: private bins, class counts, a size. No row
-is read.
+"""Plans and prices the profile of a dataset: private bins; class counts, or mean and
+quantiles of a label that is a number; a size. No row is read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -17,11 +17,8 @@ from grovekeeper_forests.contract.algorithm import (
     read_all,
     share,
 )
-from grovekeeper_forests.errors import (
-    GrovekeeperError,
-    ParameterInvalid,
-    ParameterProblem,
-)
+from grovekeeper_forests.data.schema import Schema
+from grovekeeper_forests.errors import GrovekeeperError, ParameterInvalid
 from grovekeeper_forests.privacy import events
 from grovekeeper_forests.privacy.events import (
     Event,
@@ -30,6 +27,8 @@ from grovekeeper_forests.privacy.events import (
     UnknownPrivacyEvent,
 )
 from grovekeeper_forests.releases.contract import counts_at
+from grovekeeper_forests.releases.profile import number_label
+from grovekeeper_forests.releases.statistics.price import StatisticsPlan
 
 BINS = {"4": 2, "8": 3, "16": 4}
 """Levels of medians for each number of bins."""
@@ -44,15 +43,16 @@ PARAMETERS = (
     ),
     share(
         "class_share",
-        "Share of the price for the class counts; all of the price except the share of the size if no column needs "
-        "private bins.",
+        "Share of the price for the class counts, or for mean and quantiles of a label that is a number; all of the "
+        "price except the share of the size if no column needs private bins.",
         default="0.2",
         most=Fraction(9, 10),
     ),
     Parameter(
         "size_share",
         "number",
-        "Share of the price for a count of all rows. At 0 the size is the sum of the class counts, at no price.",
+        "Share of the price for a count of all rows. At 0 the size is the sum of the class counts, or the number of "
+        "rows of the mean, at no price.",
         default="0",
         minimum=Fraction(0),
         maximum=Fraction(1, 2),
@@ -73,11 +73,23 @@ class ProfilePlan:
     Attributes:
         parameters: every one of :data:`PARAMETERS` with its value.
         event: in sequence: bins if any feature needs private bins, class counts, and a
-            size if it has a share.
+            size if it has a share. In place of class counts, a label that is a number
+            has the parts of :mod:`.number_label`.
     """
 
     parameters: Mapping[str, Value]
     event: Event
+
+    def label_plan(self, schema: Schema) -> StatisticsPlan | None:
+        """Mean and quantiles of a label that is a number; ``None``: the label has
+        classes.
+
+        Raises:
+            StatisticsInvalid: the event is not that of the label.
+        """
+        if not schema.label.is_number:
+            return None
+        return number_label.read_label_plan(parts_of(self.event).label, schema)
 
     def to_json(self) -> dict[str, object]:
         """Exact."""
@@ -105,11 +117,9 @@ def plan(requested: Mapping[str, object], facts: PublicFacts) -> ProfilePlan:
     """Settles the parameters and prices the release. Reads no row and draws nothing.
 
     Raises:
-        ParameterInvalid: a broken rule, a label that is a number and has no classes to
-            count, or a share too small for any draw.
+        ParameterInvalid: a broken rule, bounds of a label that no mean is released of,
+            or a share too small for any draw.
     """
-    if facts.schema.label.is_number:
-        raise ParameterInvalid([ParameterProblem(("label",), "not-for-numbers")])
     settled = read_all(PARAMETERS, requested)
     for_counts = amounts.parse(settled["class_share"])
     for_size = amounts.parse(settled["size_share"])
@@ -131,7 +141,7 @@ def plan(requested: Mapping[str, object], facts: PublicFacts) -> ProfilePlan:
         parts.append(Part(1, bins))
     else:
         for_counts = 1 - for_size
-    parts.append(counts_at(for_counts, facts, coordinates=facts.schema.n_classes))
+    parts += _label_parts(for_counts, facts)
     if for_size > 0:
         parts.append(counts_at(for_size, facts, coordinates=1))
     profile_plan = ProfilePlan(settled, Sequential(tuple(parts)))
@@ -139,13 +149,30 @@ def plan(requested: Mapping[str, object], facts: PublicFacts) -> ProfilePlan:
     return profile_plan
 
 
+def _label_parts(share: Fraction, facts: PublicFacts) -> Sequence[Part]:
+    """Class counts, or mean and quantiles, at a share of the price."""
+    if facts.schema.label.is_number:
+        return number_label.plan_label(facts.part(share)).event.parts
+    return [counts_at(share, facts, coordinates=facts.schema.n_classes)]
+
+
 @dataclass(frozen=True)
 class ProfileParts:
-    """The priced releases of a profile; ``None`` where the profile omits a release."""
+    """The priced releases of a profile; ``None`` where the profile omits a release.
+
+    Attributes:
+        label: class counts alone; of a label that is a number, the number of rows
+            first.
+    """
 
     bins: Event | None
-    counts: Event
+    label: tuple[Event, ...]
     size: Event | None
+
+    @property
+    def counts(self) -> Event:
+        """The class counts, or the number of rows with a number."""
+        return self.label[0]
 
 
 def parts_of(event: Event) -> ProfileParts:
@@ -158,15 +185,17 @@ def parts_of(event: Event) -> ProfileParts:
         part.times != 1 for part in event.parts
     ):
         raise UnknownPrivacyEvent("not the event of a profile")
-    bins = next(
-        (part.event for part in event.parts[:1] if isinstance(part.event, Sequential)),
-        None,
-    )
-    tables = [part.event for part in event.parts[0 if bins is None else 1 :]]
-    if bins is not None:
+    releases = [part.event for part in event.parts]
+    bins = None
+    if releases and isinstance(releases[0], Sequential):
+        bins = releases.pop(0)
         quantile_bins.medians_of(bins)
-    if len(tables) not in (1, 2) or not all(
-        noisy_counts.per_row(table) for table in tables
-    ):
+    of_label = 1
+    if len(releases) >= number_label.N_PARTS:
+        of_label = number_label.N_PARTS
+    label, sizes = tuple(releases[:of_label]), releases[of_label:]
+    # the parts of a number are read with its declaration
+    counts = [*label[:1], *sizes]
+    if not label or len(sizes) > 1 or not all(map(noisy_counts.per_row, counts)):
         raise UnknownPrivacyEvent("not the event of a profile")
-    return ProfileParts(bins, tables[0], tables[1] if len(tables) == 2 else None)
+    return ProfileParts(bins, label, sizes[0] if sizes else None)

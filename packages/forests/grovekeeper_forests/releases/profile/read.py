@@ -1,7 +1,8 @@
-"""Reads a released profile: bins, class counts and a size."""
+"""Reads a released profile: bins; class counts, or mean and quantiles; a size."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +18,8 @@ from grovekeeper_forests.releases.profile.price import (
     ProfilePlan,
     parts_of,
 )
+from grovekeeper_forests.releases.statistics.price import StatisticsInvalid
+from grovekeeper_forests.releases.statistics.read import Statistics
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,9 +31,10 @@ class Profile:
         cuts: released cuts in the form of ``releases.release_cuts``; empty where no
             feature has private bins.
         class_counts: int64 ``(n_classes,)`` in the units of
-            ``releases.release_counts``.
+            ``releases.release_counts``; none of a label that is a number.
         size: a released count of all rows in these units, or ``None`` where no size is
             priced.
+        numbers: mean and quantiles of a label that is a number, else ``None``.
     """
 
     plan: ProfilePlan
@@ -38,15 +42,20 @@ class Profile:
     cuts: NDArray[np.uint16]
     class_counts: NDArray[np.int64]
     size: int | None
+    numbers: Statistics | None = None
 
     def to_json(self) -> dict[str, object]:
         """Counts as text, because they may have more than 53 bits."""
-        return {
+        value: dict[str, object] = {
             "plan": self.plan.to_json(),
             "cuts": self._cuts_by_feature(),
             "class_counts": list(map(str, self.class_counts.tolist())),
             "size": None if self.size is None else str(self.size),
         }
+        # profiles of classes have no such member, and keep their bytes
+        if self.numbers is not None:
+            value["numbers"] = self.numbers.to_json()["tables"]
+        return value
 
     def _cuts_by_feature(self) -> list[list[int]]:
         """The cuts without padding."""
@@ -70,7 +79,7 @@ class Profile:
                     "class_counts": [*counts],
                     "size": size,
                     **rest,
-                } if not rest:
+                } if rest.keys() <= {"numbers"}:
                     plan = ProfilePlan.from_json(planned)
                     reused = ReusedProfile(
                         "", tuple(tuple(map(int, row)) for row in cuts), ()
@@ -81,6 +90,7 @@ class Profile:
                         reused.cut_array,
                         np.array(list(map(int, counts)), dtype=np.int64),
                         None if size is None else int(size),
+                        _numbers(rest, plan, schema),
                     )
                     has_size = parts_of(plan.event).size is not None
                     is_whole = (
@@ -95,7 +105,7 @@ class Profile:
                         and profile.to_json() == value
                     ):
                         return profile
-        except (ArithmeticError, TypeError, ValueError) as error:
+        except (ArithmeticError, StatisticsInvalid, TypeError, ValueError) as error:
             raise ProfileInvalid from error
         raise ProfileInvalid
 
@@ -114,23 +124,31 @@ class Profile:
 
     @property
     def count_noise_sd(self) -> float:
-        """Standard deviation of the noise of each class count, in rows."""
+        """Standard deviation of the noise of each class count, or of the number of rows
+        of a mean, in rows.
+        """
         return noisy_counts.noise_sd(parts_of(self.plan.event).counts)
 
     @property
     def size_in_rows(self) -> float:
-        """Noisy number of rows: the released one, or the sum of the class counts."""
-        event = parts_of(self.plan.event).size
-        if event is None or self.size is None:
-            return sum(self.counts_in_rows)
-        return self.size / noisy_counts.per_row(event)
+        """Noisy number of rows: the released one, or the sum of the class counts, or the
+        number of rows of the mean.
+        """
+        parts = parts_of(self.plan.event)
+        if parts.size is not None and self.size is not None:
+            return self.size / noisy_counts.per_row(parts.size)
+        if self.numbers is not None:
+            n_rows, _ = self.numbers.numbers(0)
+            return float(noisy_counts.in_rows(n_rows, parts.counts)[0])
+        return sum(self.counts_in_rows)
 
     @property
     def size_noise_sd(self) -> float:
         """Standard deviation of the noise of :attr:`size_in_rows`."""
         event = parts_of(self.plan.event).size
         if event is None:
-            return float(self.count_noise_sd * self.schema.n_classes**0.5)
+            n_counts = max(len(self.class_counts), 1)
+            return float(self.count_noise_sd * n_counts**0.5)
         return noisy_counts.noise_sd(event)
 
     def edges(self) -> dict[str, list[float | str]]:
@@ -164,3 +182,18 @@ class Profile:
             tuple(map(int, prior)),
             self.grid,
         )
+
+
+def _numbers(
+    rest: Mapping[object, object], plan: ProfilePlan, schema: Schema
+) -> Statistics | None:
+    """Mean and quantiles of a label that is a number, from a stored profile.
+
+    Raises:
+        StatisticsInvalid: they are not those of the plan.
+    """
+    label_plan = plan.label_plan(schema)
+    if label_plan is None:
+        return None
+    stored = {"plan": label_plan.to_json(), "tables": rest.get("numbers")}
+    return Statistics.from_json(stored, schema)

@@ -60,18 +60,32 @@ def release(plan: StatisticsPlan, rows: Parts, randomness: Randomness) -> Statis
     """
     paid = PaidRandomness(randomness, plan.event)
     exact = rows.total("measure_sums", json.dumps(plan.to_json()))
+    released = release_sums_of(plan, exact, paid)
+    paid.note_unused()
+    return released
+
+
+def release_sums_of(
+    plan: StatisticsPlan, exact: NDArray[np.int64], randomness: Randomness
+) -> Statistics:
+    """Releases the tables from their exact sums, within a release that pays for them;
+    see :func:`release`.
+
+    Args:
+        plan: priced.
+        exact: PRIVATE; see :meth:`.sums.StoredRows.measure_sums`.
+    """
     end = 0
     tables = []
     for priced in plan.priced:
         start = end
         end = end + n_sums(priced.table)
-        tables.append(_released(priced, exact[start:end], paid))
-    paid.note_unused()
+        tables.append(_released(priced, exact[start:end], randomness))
     return Statistics(plan, tables)
 
 
 def _released(
-    priced: PricedTable, exact: NDArray[np.int64], paid: PaidRandomness
+    priced: PricedTable, exact: NDArray[np.int64], paid: Randomness
 ) -> list[NDArray[np.int64]]:
     """The released numbers of a table, from its PRIVATE exact sums."""
     table = priced.table

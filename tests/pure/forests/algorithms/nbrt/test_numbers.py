@@ -432,20 +432,18 @@ def test_every_entry_says_whether_it_predicts_numbers() -> None:
         assert catalogue.algorithm(slug).predicts_numbers is listed[slug]
 
 
-def test_a_profile_is_not_reused() -> None:
-    reused = quantile_bins.ReusedProfile(
-        "pf_a",
-        ((1,), (1,), (1,)),
-        (1,),
-    )
-    request = PlanRequest(
-        "nbrt",
-        {},
-        Terms(Fraction(1), "gdp", DELTA),
-        profile=reused,
-    )
-    with pytest.raises(ParameterInvalid, match="profile: not-for-numbers"):
-        price.plan(request, SCHEMA)
+def test_a_profile_pays_for_the_bins_and_not_for_the_start() -> None:
+    reused = quantile_bins.ReusedProfile("pf_a", ((1,), (1,), (1,)), ())
+    terms = Terms(Fraction(1), "gdp", DELTA)
+    request = PlanRequest("nbrt", {}, terms, profile=reused)
+    plan = price.plan(request, SCHEMA)
+    price.require_priced(plan, SCHEMA)
+    with_profile = PricedDraws.of(plan.event)
+    alone = PricedDraws.of(price.plan(replace(request, profile=None), SCHEMA).event)
+    assert with_profile.bins is None
+    assert alone.bins is not None
+    for name in ("start", "tree", "middle", "spread"):
+        assert getattr(with_profile, name) > getattr(alone, name) > 0
 
 
 def test_no_accuracy_of_classes_is_expected_of_numbers() -> None:
