@@ -84,12 +84,13 @@ _OTHERS = {
 """The media types of bodies of predictions besides JSON."""
 
 _JSON_LENGTH = b"inference-header-content-length"
-_KINDS = {
+_MEASURED_AS = {
     **dict.fromkeys(_PREDICTIONS, "prediction"),
     "/train": "admission",
     "/models/{model_id}/evaluations": "admission",
     "/evaluations": "admission",
     "/datasets/{dataset}/profiles": "admission",
+    "/datasets/{dataset}/statistics": "admission",
     "/ledger/{dataset}/reservations": "admission",
 }
 """The routes whose durations are measured: they read no stored row."""
@@ -331,8 +332,8 @@ class EveryRequest:
         self._metrics.requests.add((method, route, str(status)))
         is_answered = 200 <= status < 400  # the library's names of them are slow calls
         # quick refusals would hide slow answers
-        if method == "POST" and is_answered and route in _KINDS:
-            self._metrics.durations.add(_KINDS[route], took_ns / 1e9)
+        if method == "POST" and is_answered and route in _MEASURED_AS:
+            self._metrics.durations.add(_MEASURED_AS[route], took_ns / 1e9)
         principal: Principal | None = scope["state"].get("principal")
         key_id = None if principal is None else principal.key_id
         level = (

@@ -229,7 +229,7 @@ def decode(
             and a table with a gap turns whole numbers into them.
 
     Raises:
-        Refused: the body is not of its form, or over a limit. Some rows may have been
+        BodyRefused: the body is not of its form, or over a limit. Some rows may have been
             written before.
     """
     problem = None

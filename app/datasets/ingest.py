@@ -77,7 +77,7 @@ class IngestReport:
     never logged.
 
     Attributes:
-        columns: one entry per feature in schema order, then the label, then columns
+        columns: one entry per feature in schema order, then the labels, then columns
             that only partition; dropped rows are counted too.
         n_rows: stored rows, those with an unknown label included.
         cells: the keyed digest of the cells of all rows, stored or dropped, as they

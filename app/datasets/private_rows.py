@@ -204,7 +204,7 @@ def read(
         selection: public.
         codes: public; read codes by public bins instead of values. A row group is in
             memory at a time; codes that an earlier job stored are read in place of
-            values. Whether they are there depends on jobs, not on rows.
+            values. Whether they are there depends on jobs and on the number of rows.
 
     Returns:
         PRIVATE rows; there may be no row.

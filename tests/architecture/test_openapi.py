@@ -11,6 +11,7 @@ from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 from referencing.jsonschema import DRAFT202012
 
+from app.api import middleware
 from app.api.main import openapi_text
 from app.api.problems import INTERNAL, MEDIA_TYPE, PROBLEMS
 from tests.support.openapi import COMMITTED, DOCUMENT
@@ -144,6 +145,18 @@ def test_spending_requires_an_idempotency_key_and_other_writes_accept_one() -> N
         if "idempotency-key-reused" in json.dumps(it)
     }
     assert replays == set(takes_key)
+
+
+def test_the_durations_of_all_requests_that_spend_are_measured() -> None:
+    spending = {
+        path
+        for _, path, operation in OPERATIONS.values()
+        if "budget-exceeded" in json.dumps(operation)
+    }
+    measured = {
+        route for route, kind in middleware._MEASURED_AS.items() if kind == "admission"
+    }
+    assert measured == spending
 
 
 NAME_THEIR_LABEL = {

@@ -1,5 +1,5 @@
-"""A kind of release is four files and four lines: one that a test adds is quoted, paid,
-drawn, kept and shown.
+"""A kind of release is four files, and lines in the lists of all kinds: one that a test
+adds is quoted, paid, drawn, kept and shown.
 """
 
 from collections.abc import Iterator

@@ -2,7 +2,8 @@
 process between them.
 
 Before the charge, the files that the job needs are copied to this machine: models, and
-encrypted files of rows, which are authenticated. Transaction 1 charges and commits;
+encrypted files of rows, which are authenticated, or looked up where a copy would tell of
+rows. Transaction 1 charges and commits;
 only then are rows read. Transaction 2 checks the lease and commits the output and
 ``succeeded`` together. Its budget is spent, so it is repeated for as long as the
 database is unreachable. A worker that stops meanwhile leaves a note of the output, with

@@ -154,8 +154,8 @@ def quote_parts(
 def expected_accuracy(
     algorithm: str, parts: Sequence[PricedPart], *, rows: int | None
 ) -> ExpectedAccuracyOut:
-    """The recovered shares on similar public tables, or what the nearest measurement
-    is.
+    """The recovered shares on similar public tables (of a label that is a number, the R²
+    there), or what the nearest measurement is.
 
     The size is the declared size or that of a released profile, never a count of rows.
     """

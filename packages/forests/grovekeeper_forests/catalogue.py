@@ -125,7 +125,9 @@ class Auto(Described):
 
 
 AUTO = Auto()
-"""The slug that lets the planner choose an algorithm; see :func:`plan`."""
+"""The rule by which a plan chooses an algorithm and its parameters; see
+:func:`grovekeeper_forests.releases.forest.price.plan`.
+"""
 
 BY_SLUG: Mapping[str, Algorithm] = MappingProxyType(
     {

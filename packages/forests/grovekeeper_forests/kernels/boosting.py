@@ -131,7 +131,9 @@ class GradientLimits(Protocol):
 
     @property
     def n_scores(self) -> int:
-        """Coordinates of a gradient: one per class, or a single one for two classes."""
+        """Coordinates of a gradient: one per class, or a single one for two classes and
+        for a number.
+        """
 
     @property
     def clip(self) -> int:

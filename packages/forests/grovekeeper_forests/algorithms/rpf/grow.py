@@ -67,8 +67,12 @@ def grow_forest(
         L3). If a node stops early, its leaf gets the budget that its path did not spend, so every path has the same
         loss (lemma L4). The losses of trees and bins add up. *Not covered:* running time.
 
+        Where the label is a number, its median and its spread are chosen before by permute-and-flip, with utilities
+        of range sensitivity 2, and a last noisy mean comes after the trees. A row then adds 256 units to the two sides
+        of one leaf together (Theorem 2).
+
     Source:
-        Theorem 1 of docs/proofs/rpf.md. Permute-and-flip: McKenna and Sheldon 2020; the
+        Theorems 1 and 2 of docs/proofs/rpf.md. Permute-and-flip: McKenna and Sheldon 2020; the
         max operator, the ℓ∞ relative of the utility: Breiman et al. 1984.
     """
     bins, scales = events_of(plan.event)
@@ -217,7 +221,7 @@ class LevelTrees:
         return ReweightedTree(*candidates.splits(per_node), counts, selections)
 
     def _forfeit(
-        self, stage: int, n_leaves: int, n_selections: int, randomness: Randomness
+        self, stage: int, n_leaves: int, n_forfeited: int, randomness: Randomness
     ) -> None:
         """Forfeits the leaves of a stage but the tree's ``n_leaves``, and the selection
         of a tree that has ended.
@@ -225,7 +229,7 @@ class LevelTrees:
         cells = (
             (1 << sum(self._stages[:stage])) - n_leaves
         ) * self._encoding.schema.n_classes
-        forfeit_ends(self._scales, stage, cells, n_selections, randomness)
+        forfeit_ends(self._scales, stage, cells, n_forfeited, randomness)
 
     def _descend(self, rows: ReweightedRows, level: int, choice: int | None) -> None:
         feature, threshold, equals = self._encoding.candidates.splits(
@@ -412,7 +416,7 @@ def forfeit_ends(
     scales: PathScales,
     spent: int,
     cells: int,
-    n_selections: int,
+    n_forfeited: int,
     randomness: Randomness,
 ) -> None:
     """Forfeits the alternatives that a tree does not take after ``spent`` selections on
@@ -425,7 +429,7 @@ def forfeit_ends(
         scales: as priced.
         spent: number of selections on the paths.
         cells: numbers of leaves that no path ends in.
-        n_selections: further selections of paths that have ended.
+        n_forfeited: further selections of paths that have ended.
         randomness: of the job.
     """
     if spent > 0:  # a path without a selection ends only where it is the whole tree
@@ -437,7 +441,7 @@ def forfeit_ends(
             randomness,
             PermuteAndFlip,
             inverse_scale=scales.levels[spent],
-            count=n_selections,
+            count=n_forfeited,
         )
 
 

@@ -1,7 +1,8 @@
 """Prices ``rpf``, the reweighted ℓ4 permute-and-flip forest: boosting with row weights
 of at most one, for pure ε.
 
-The event is private bins, then trees with the same loss on every path. Public limits
+The event is private bins, then trees with the same loss on every path; of a label that
+is a number, also the selections of its start and a last mean. Public limits
 bound the sets of two splits, one per level, that one selection chooses among. The proof
 is in docs/proofs/rpf.md, the proof for the bins in docs/proofs/bins.md.
 """
@@ -399,6 +400,11 @@ def start_share(n_trees: int) -> Fraction:
     return START_SHARE
 
 
+def share_of_trees(n_trees: int) -> Fraction:
+    """What the start and the mean of a number leave for the trees, of ε after the bins."""
+    return 1 - start_share(n_trees) - MEAN_SHARE
+
+
 BY_LEVEL, BY_NODE = "level", "node"
 """One split for all nodes of a level, or one split per node."""
 
@@ -535,7 +541,8 @@ class ReweightedForest(Algorithm):
 
     def event(self, parameters: Parameters, facts: PublicFacts) -> Event:
         """Private bins, if a feature needs them and no profile is reused; then T
-        sequential trees.
+        sequential trees. A label that is a number has two selections before them, of
+        its median and its spread, and a mean of residuals after them.
         """
         n_trees = int(parameters["n_estimators"])
         depth = int(parameters["max_depth"])
@@ -554,14 +561,13 @@ class ReweightedForest(Algorithm):
         start, mean = tuple[Part, ...](), tuple[Part, ...]()
         if facts.schema.label.is_number:
             start, mean = _beside_trees(facts.schema.label, for_trees, n_trees)
-            beside = start_share(n_trees) + MEAN_SHARE
-            for_trees *= 1 - beside
-        share = (
+            for_trees *= share_of_trees(n_trees)
+        for_structure = (
             amounts.parse(parameters["structure_share"]) if depth > 0 else Fraction(0)
         )
         per_tree = for_trees / n_trees
         of_selections = _stages(parameters, widest_encoding(parameters, facts.schema))
-        losses = iter(tree_price.level_losses(share * per_tree, depth))
+        losses = iter(tree_price.level_losses(for_structure * per_tree, depth))
         scales = PathScales(
             tuple(
                 draw_scale(
@@ -569,7 +575,7 @@ class ReweightedForest(Algorithm):
                 )
                 for stage in of_selections
             ),
-            draw_scale((1 - share) * per_tree, L1_SENSITIVITY),
+            draw_scale((1 - for_structure) * per_tree, L1_SENSITIVITY),
         )
         by_level = parameters["splits"] == BY_LEVEL
         grown_on = by_sides(facts.schema)
@@ -714,8 +720,7 @@ def depth_of_numbers(facts: PublicFacts, n_trees: int, *, bins_share: Value) -> 
     """The default depth for a label that is a number, from the public size and the ε of
     a tree.
     """
-    beside = start_share(n_trees) + MEAN_SHARE
-    left = 1 - beside
+    left = share_of_trees(n_trees)
     if quantile_bins.private_features(facts.schema):
         left *= 1 - amounts.parse(bins_share)
     for_trees = float(left * facts.epsilon)

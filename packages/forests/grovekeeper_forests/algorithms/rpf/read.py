@@ -219,11 +219,15 @@ def scoring(plan: Plan, schema: Schema) -> Scoring:
 
 
 _ROWS_IN_PRIOR: Final = 1.5
+"""How many rows a leaf's prior around 0 counts for, beside the noise."""
+
 _PRIOR_VARIANCE: Final = 0.2
-_MEAN_VARIANCE: Final = 0.03
-"""Prior variance of a leaf's residual, and of the mean of all residuals, as shares of the
-squared spread; with much noise, both stay near 0.
+"""Prior variance of a leaf's residual, as a share of the squared clip; with much noise,
+the leaf stays near 0.
 """
+
+_MEAN_VARIANCE: Final = 0.03
+"""That of the mean of all residuals, as a share of the squared spread."""
 
 
 def steps_of_tree(

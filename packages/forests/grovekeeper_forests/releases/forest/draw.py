@@ -224,7 +224,7 @@ def grow(
     on_tree_done: Callable[[], None],
     unlabelled: TrainingRows | None = None,
 ) -> Forest:
-    """Runs a plan once. One call is one release and costs the ε of ``plan.terms``;
+    """Runs a plan once. One call is one release and costs the loss of ``plan.event``;
     every further call costs that again.
 
     Any number of rows is legal: an empty dataset, or a dataset with a single class,
@@ -242,8 +242,9 @@ def grow(
         The released forest, in the shape that the plan fixes.
 
     Privacy:
-        ``pure.loss(plan.event)``-DP under the algorithm's adjacency, by the algorithm's
-        theorem. Where that adjacency is add/remove, the loss under replace-one is twice
+        The loss of ``plan.event`` in the unit of the account (ε, ρ or μ²), under the
+        algorithm's adjacency, by the algorithm's theorem. Where that adjacency is
+        add/remove, the loss in ε under replace-one is twice
         as much. Encoding and assignment are record-wise (lemmas L5 and L6), trees
         compose by Theorem L. The number of calls of ``on_tree_done`` is the number of
         trees, whatever the rows are; the *time* of the calls is not covered.
