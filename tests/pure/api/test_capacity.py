@@ -16,6 +16,7 @@ from app.api.capacity import CLIENT, Capacities, Client, Turns, Work, is_adminis
 from app.api.main import ROUTERS
 from app.api.pages.routers import PAGES
 from app.api.requests import BodyRoute
+from app.core import limits
 
 
 def _client(key_id: str | None) -> Client:
@@ -103,6 +104,22 @@ def test_a_request_that_is_cancelled_at_its_turn_gives_the_thread_back() -> None
         waits.cancel()
         await asyncio.gather(waits, return_exceptions=True)
         await asyncio.wait_for(turns.begin(_client("c")), 10)
+
+    asyncio.run(run())
+
+
+def test_a_thread_goes_back_to_the_key_that_took_it() -> None:
+    """A request learns its key while it has a thread, as each that signs in does: its
+    thread would be lost to newcomers, and its key would have one more.
+    """
+
+    async def run() -> None:
+        capacities = Capacities()
+        for number in range(2 * limits.MAX_READS_AT_ONCE):
+            client = _client(None)
+            CLIENT.set(client)
+            async with asyncio.timeout(10), capacities.turn(Work.READ):
+                client.key_id = f"key {number}"
 
     asyncio.run(run())
 
