@@ -140,7 +140,9 @@ def lock(session: Session, key_id: str, *, changing: str | None = None) -> None:
 
 
 def confirm(session: Session, principal: Principal, *, now: Now) -> Principal:
-    """The present authority of a caller that was authenticated some time ago."""
+    """The present authority of a caller that was authenticated some time ago; raises
+    what :func:`confirm_row` raises.
+    """
     return confirm_row(
         session, principal, session.get(KeyRow, principal.key_id), now=now
     )
@@ -149,8 +151,11 @@ def confirm(session: Session, principal: Principal, *, now: Now) -> Principal:
 def confirm_row(
     session: Session, principal: Principal, row: KeyRow | None, *, now: Now
 ) -> Principal:
-    """The present authority of a caller whose key's row the transaction has read;
-    raises as :func:`confirm` does.
+    """The present authority of a caller whose key's row the transaction has read.
+
+    Raises:
+        Unauthenticated: the key was revoked, has expired or got another secret, or the
+            caller's token has expired.
     """
     present = _principal(session, row, now=now)
     if present.rotated_at != principal.rotated_at:
@@ -218,7 +223,8 @@ def require(
     *,
     kind: str,
 ) -> None:
-    """Checks that the principal has one of several roles on a dataset.
+    """Checks that the principal has one of several roles on a dataset; raises what
+    :func:`check` raises.
 
     Args:
         kind: kind of the requested resource (``dataset``, ``job``, ``model``), for the
@@ -233,7 +239,9 @@ def check(
     """Checks that the principal, with the role that it was granted on a resource, has
     one of several roles there.
 
-    Raises as :func:`require` does.
+    Raises:
+        NotFound: the principal has no role there.
+        RoleMissing: it has other roles there.
     """
     roles = principal.acts_as(role)
     if not roles:

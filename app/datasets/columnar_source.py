@@ -193,7 +193,7 @@ class ColumnarSource:
         return received
 
     def _fill(self, buffer: memoryview) -> int:
-        """Some bytes from the child, at least one; raises what :meth:`_exactly` raises."""
+        """Some bytes from the child, at least one; raises what :meth:`_broken` returns."""
         self._wait_for(self._rows, select.POLLIN)
         n_read = os.readv(self._rows, [buffer])
         if not n_read:
@@ -201,7 +201,7 @@ class ColumnarSource:
         return n_read
 
     def _write(self, text: bytes) -> None:
-        """Sends bytes to the child; raises what :meth:`_exactly` raises."""
+        """Sends bytes to the child; raises what :meth:`_broken` returns."""
         unsent = memoryview(text)
         # the child has ended; the next read says so
         with contextlib.suppress(BrokenPipeError):

@@ -40,7 +40,7 @@ def sealed_prints(
     store: Store, dataset_id: str, epoch_id: str, *, key: DataKey
 ) -> SealedFile:
     """The encrypted file of the fingerprints of one upload; raises what
-    :func:`prints_name` raises.
+    :func:`rows_name` raises.
     """
     return SealedFile(StoredFile(store, prints_name(dataset_id, epoch_id)), key)
 

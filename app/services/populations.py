@@ -162,7 +162,9 @@ def with_new_member(
     session: Session, principal: Principal, account: AccountRow, *, population: str
 ) -> tuple[str, Population | None]:
     """The name of the population that an account would join, and its totals then,
-    unless it would be opened; see :func:`join`, whose errors are raised. Only reads.
+    unless it would be opened. Only reads; raises what
+    :func:`app.ledger.populations.require_visible` and
+    :func:`app.ledger.populations.with_new_member` raise.
     """
     existing = populations.find(session, population)
     if existing is not None:

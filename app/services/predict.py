@@ -320,8 +320,8 @@ def predicting_model(
 def address_of(
     installation: Installation, principal: Principal, address: str
 ) -> Addressed:
-    """Finds a model with which the caller may predict, and keeps it; see
-    :func:`predicting_model` for the errors.
+    """Finds a model with which the caller may predict, and keeps it; raises what
+    :func:`addressed_model` raises.
     """
     name = principal.key_id, address
 
@@ -348,6 +348,7 @@ def addressed_model(
 
     Raises:
         NotFound: no such model or alias, or it is not visible to this key.
+        RoleMissing: the key has other roles on its dataset.
     """
     parts = models.split_address(address)
     if parts is None:
@@ -364,8 +365,12 @@ def addressed_model(
 
 
 def decode(body: bytes, schema: Schema) -> PredictBody:
-    """Reads the body of a prediction request for a model with this schema; see
-    :func:`predict` for the errors.
+    """Reads the body of a prediction request for a model with this schema.
+
+    Raises:
+        MalformedRequest: the body is no JSON, or repeats a name.
+        InvalidRequest: it is no prediction request.
+        TooLarge: it has too many rows, or too many values and names.
     """
     if body.startswith(codecs.BOM_UTF8):
         body = body[len(codecs.BOM_UTF8) :]

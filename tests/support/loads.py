@@ -6,7 +6,7 @@ from typing import NamedTuple
 from grovekeeper_forests.privacy.joint_loads import Loads
 from grovekeeper_forests.privacy.numbering import Numbering
 from grovekeeper_forests.privacy.partitions import Partitions
-from grovekeeper_forests.privacy.scope import Scope
+from grovekeeper_forests.privacy.scope import JointCell, Scope
 
 
 class BoxAmount(NamedTuple):
@@ -25,3 +25,11 @@ def loads_of(
         numbering.add(key, box.scope)
     amounts = [box.amount for box in boxes]
     return Loads(partitions, numbering.boxes(range(len(boxes)), amounts), inside=inside)
+
+
+def load_at(loads: Loads, boxes: Sequence[BoxAmount], cell: JointCell) -> int:
+    """The load of one joint cell: the sum of the amounts on the boxes that ``loads``
+    says cover it.
+    """
+    covering = zip(boxes, loads.covering(cell), strict=True)
+    return sum(box.amount for box, is_covering in covering if is_covering)

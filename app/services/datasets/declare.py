@@ -252,7 +252,8 @@ class _Checked:
         self, session: Session, principal: Principal, keys: StorageKeys, *, at: datetime
     ) -> dict[str, Any]:
         """What :meth:`declared` would store under a name that no dataset ever had;
-        raises what it raises.
+        raises what :func:`app.datasets.catalog.require_free` and
+        :func:`app.services.populations.with_new_member` raise.
         """
         dataset = Dataset(self._row(keys, declared_by=principal.key_id, at=at))
         catalog.require_free(session, dataset.name)

@@ -147,9 +147,9 @@ def _planned_before(installation: Installation, claim: Claim) -> StoredPlan | No
         with installation.database.read() as session:
             row = queue.job(session, claim.job_id)
             datasets = [catalog.find(session, part.dataset) for part in row.parts]
-            planning = _planning(row, datasets)
-        if kind_of(planning.kind).is_planned(planning):
-            return planning
+            stored = _stored_plan(row, datasets)
+        if kind_of(stored.kind).is_planned(stored):
+            return stored
         return None
     except (
         GrovekeeperError,
@@ -162,7 +162,7 @@ def _planned_before(installation: Installation, claim: Claim) -> StoredPlan | No
         return None
 
 
-def _planning(row: JobRow, datasets: Sequence[Dataset]) -> StoredPlan:
+def _stored_plan(row: JobRow, datasets: Sequence[Dataset]) -> StoredPlan:
     terms = [
         _terms(dataset, part.price)
         for dataset, part in zip(datasets, row.parts, strict=True)
@@ -244,8 +244,8 @@ def _is_paid(
     n_trees = row.task["work"]["plan"].get("n_trees", 0)
     if shown != (datasets[0].id, datasets[0].name, n_trees):
         return False
-    planning = _planning(row, datasets)
-    is_planned = planning == planned or kind_of(row.kind).is_planned(planning)
+    stored = _stored_plan(row, datasets)
+    is_planned = stored == planned or kind_of(row.kind).is_planned(stored)
     return is_planned and _reads_named_models(session, row)
 
 

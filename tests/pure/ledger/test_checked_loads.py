@@ -11,7 +11,7 @@ from grovekeeper_forests.privacy.scope import Scope
 from grovekeeper_verifier import joint_bounds, joint_cells
 from grovekeeper_verifier.joint_cells import JointCells
 from tests.support.chance import examples
-from tests.support.loads import BoxAmount, loads_of
+from tests.support.loads import BoxAmount, load_at, loads_of
 from tests.support.memory_ledger import Declared, declared
 
 pytestmark = [pytest.mark.checked, pytest.mark.property]
@@ -40,7 +40,7 @@ def test_the_largest_load_is_that_of_the_proofs(seed: int) -> None:
     loads = loads_of(dataset.partitions, boxes, inside=inside)
     tightest = loads.largest()
     assert (tightest.load, tightest.is_exact) == (largest, True)
-    assert loads.at(tightest.cell) == largest
+    assert load_at(loads, boxes, tightest.cell) == largest
     cells = JointCells(dataset.of_verifier)
     for scope, amount in boxes:
         cells.reserve(tuple(scope.items()), amount)

@@ -32,7 +32,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import contains
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -586,12 +586,6 @@ def _problem(
     return ParameterProblem(
         place, problem, accepted=accepted, column=feature.name, count=count
     )
-
-
-_RequestColumn: TypeAlias = tuple[str, frozenset[type], dict[object, int] | None, int]
-"""Name, types of legal cells, codes of categories (``None``: a number), and the code of
-others.
-"""
 
 
 class RequestRows:

@@ -10,7 +10,7 @@ wholly or not at all.
 
 Finding the largest sum over boxes is MAX-2-CSP, hence NP-hard in general. Elimination
 is exact; its cost is exponential only in how densely boxes connect the partitions (the
-treewidth). :func:`plan` computes the cost in advance. If elimination would exceed a
+treewidth). :func:`cheapest_order` computes the cost in advance. If elimination would exceed a
 public limit of work, each box of the group is widened: it keeps the restriction on the
 partition of which it covers the smallest share, and drops the others. A wider box
 covers more cells, so the result is an upper bound and is marked as inexact.
@@ -52,7 +52,7 @@ class Factor(NamedTuple):
     eliminated.
     """
 
-    scope: tuple[int, ...]
+    variables: tuple[int, ...]
     amounts: Table
     ranks: Table | None = None
 
@@ -67,7 +67,7 @@ class EliminationOrder:
     work: int
 
 
-def plan(
+def cheapest_order(
     sizes: Sequence[int],
     volumes: Mapping[tuple[int, ...], int],
     *,
@@ -179,11 +179,11 @@ class Elimination:
         self._choices: list[tuple[tuple[int, ...], Numbers]] = []
         waiting = list(coupled)
         for variable in order[:-1]:
-            arrived = [factor for factor in waiting if variable in factor.scope]
-            waiting = [factor for factor in waiting if variable not in factor.scope]
+            arrived = [factor for factor in waiting if variable in factor.variables]
+            waiting = [factor for factor in waiting if variable not in factor.variables]
             joined = self._joined(variable, arrived)
             choices = _first_of_largest(joined)
-            self._choices.append((joined.scope[1:], choices))
+            self._choices.append((joined.variables[1:], choices))
             waiting.append(self._maximized(joined, choices))
         joined = self._joined(order[-1], waiting)
         self.last, self.first = joined.amounts, int(_first_of_largest(joined))
@@ -193,24 +193,24 @@ class Elimination:
         ``value``.
         """
         values = {self._order[-1]: value}
-        for variable, (scope, choices) in zip(
+        for variable, (others, choices) in zip(
             self._order[-2::-1], reversed(self._choices), strict=True
         ):
-            values[variable] = int(choices[tuple(values[other] for other in scope)])
+            values[variable] = int(choices[tuple(values[other] for other in others)])
         return values
 
     def _joined(self, variable: int, factors: Sequence[Factor]) -> Factor:
         """Adds all tables that involve a variable: the axis of the variable comes
         first, then the other axes.
         """
-        others = {other for factor in factors for other in factor.scope}
+        others = {other for factor in factors for other in factor.variables}
         axes = (variable, *sorted(others - {variable}))
         tables: list[tuple[tuple[int, ...], Table]]
         tables = [((variable,), self._unary[variable])]
-        tables += [(factor.scope, factor.amounts) for factor in factors]
+        tables += [(factor.variables, factor.amounts) for factor in factors]
         amounts = self._sum(axes, tables)
         ranked = [
-            (factor.scope, factor.ranks)
+            (factor.variables, factor.ranks)
             for factor in factors
             if factor.ranks is not None
         ]
@@ -227,17 +227,17 @@ class Elimination:
         total = np.zeros(
             [len(self._unary[axis]) for axis in axes], dtype=self._unary[0].dtype
         )
-        for scope, table in tables:
-            total += _spread(table, scope, axes)
+        for variables, table in tables:
+            total += _spread(table, variables, axes)
         return total
 
     def _maximized(self, joined: Factor, choices: Numbers) -> Factor:
         """The largest amounts over the first variable, with the ranks of their choices."""
         if joined.ranks is None:
-            ranks = self._ranks[joined.scope[0]][choices]
+            ranks = self._ranks[joined.variables[0]][choices]
         else:
             ranks = _chosen(joined.ranks, choices)
-        return Factor(joined.scope[1:], _chosen(joined.amounts, choices), ranks)
+        return Factor(joined.variables[1:], _chosen(joined.amounts, choices), ranks)
 
 
 def _first_of_largest(joined: Factor) -> Numbers:
@@ -259,11 +259,11 @@ def _chosen(table: Table, choices: Numbers) -> Table:
     return chosen
 
 
-def _spread(factor: Table, scope: Sequence[int], axes: Sequence[int]) -> Table:
-    """Reshapes a factor over ``scope`` so that it broadcasts over ``axes``."""
-    order = [scope.index(axis) for axis in axes if axis in scope]
-    ordered = np.transpose(factor, order)
-    missing = [place for place, axis in enumerate(axes) if axis not in scope]
+def _spread(table: Table, variables: Sequence[int], axes: Sequence[int]) -> Table:
+    """Reshapes a table over ``variables`` so that it broadcasts over ``axes``."""
+    order = [variables.index(axis) for axis in axes if axis in variables]
+    ordered = np.transpose(table, order)
+    missing = [place for place, axis in enumerate(axes) if axis not in variables]
     return np.expand_dims(ordered, missing)
 
 
@@ -326,7 +326,7 @@ class Loads:
             for name, cells in self._domains.items()
         }
         self._coupled: list[Coupled] = []
-        self._sort()
+        self._group_boxes()
         self._groups = [self._group(names) for names in self._connected()]
 
     def largest(self) -> Tightest:
@@ -335,7 +335,7 @@ class Loads:
         load, is_exact = self._unrestricted, True
         coupled = {name for group in self._groups for name in group.names}
         for name in self._domains.keys() - coupled:
-            place = _first_largest(self._single[name], self._late[name])
+            place = _fullest_cell(self._single[name], self._late[name])
             load += int(self._single[name][place])
             cell[name] = self._domains[name][place]
         # No box restricts partitions of two groups, so each maximum can be taken by
@@ -378,12 +378,6 @@ class Loads:
         """Cells by partition, from their positions in the domains."""
         return {name: self._domains[name][place] for name, place in positions.items()}
 
-    def at(self, cell: JointCell) -> int:
-        """The load of one joint cell inside the box: the sum of the amounts that cover
-        it.
-        """
-        return int(self._amounts[self.covering(cell)].sum())
-
     def covering(self, cell: JointCell) -> NDArray[np.bool_]:
         """Whether each box covers a joint cell, as a mask."""
         is_covering = np.ones(len(self._amounts), np.bool_)
@@ -392,7 +386,7 @@ class Loads:
             is_covering &= lists.covers[lists.of_box, domain.index(cell[name])]
         return is_covering
 
-    def _sort(self) -> None:
+    def _group_boxes(self) -> None:
         """Groups the amounts by the partitions that their boxes restrict inside this
         box.
         """
@@ -568,7 +562,8 @@ class _Group:
             self._variables(coupled): coupled.volume(self._covers_of(coupled))
             for coupled in self._coupled
         }
-        order = plan([len(self._best[name]) for name in self.names], volumes, last=last)
+        sizes = [len(self._best[name]) for name in self.names]
+        order = cheapest_order(sizes, volumes, last=last)
         slowness = 1 if self._dtype == np.int64 else _SLOWNESS_OF_OBJECTS
         return order if order.work * slowness <= limits.MAX_COMPOSITION_WORK else None
 
@@ -634,7 +629,7 @@ class _Group:
 
     def _bound(self) -> _Maximum:
         positions = {
-            name: _first_largest(self._widened[name], self._late[name])
+            name: _fullest_cell(self._widened[name], self._late[name])
             for name in self.names
         }
         load = sum(int(self._widened[name][place]) for name, place in positions.items())
@@ -649,7 +644,7 @@ def _are_late(partition: Partition, domain: Sequence[Cell]) -> NDArray[np.bool_]
     return np.array([cell not in categories for cell in domain])
 
 
-def _first_largest(loads: Table, late: NDArray[np.bool_]) -> int:
+def _fullest_cell(loads: Table, late: NDArray[np.bool_]) -> int:
     """The first cell of a partition with the largest load; a declared category, if
     there is one among equals.
     """

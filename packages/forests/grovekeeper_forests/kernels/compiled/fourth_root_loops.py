@@ -257,13 +257,13 @@ def _add_roots(
     for r in range(result.size):
         root = _certain_root(sums[r])
         if root < 0:
-            n_classes, root = 0, np.int64(0)
+            n_present, root = 0, np.int64(0)
             for k in range(part.size):
                 part[k] = abs(whole[k] - parts[k, r])
                 if part[k] > 0.0:
-                    n_classes += 1
+                    n_present += 1
                     root = np.int64(part[k])
-            if n_classes > 1:
+            if n_present > 1:
                 root = _exact_norm(part)
         result[r] += root
 
@@ -291,7 +291,9 @@ def pair_norms(
     of an ordered split grows from one candidate to the next. For one split in
     ``first``, ``left`` holds the weights that are left of it and left of each other
     split; ``right`` holds the weights that are right of it and left of each other
-    split.
+    split. ``first_code`` is the place of the first code of each other feature in
+    ``histogram``, then the number of places, so the first of these features has
+    ``first_code[1]`` codes.
     """
     n_nodes, n_own_codes, _, n_classes = histogram.shape
     by_code = np.empty((n_own_codes, n_classes, len(splits)))

@@ -30,14 +30,9 @@ _TWO_BYTES = np.uint32(16)
 
 
 @compiled
-def _split(
-    feature: np.int32, threshold: np.uint8, equals: np.bool_, n_features: int
-) -> np.uint32:
-    """Packs feature, low and span of a node in one word; an unknown feature becomes
-    ``n_features``, at most 2¹⁶ − 1.
-    """
-    known = 0 <= feature < n_features
-    number = np.uint32(feature if known else n_features) << _TWO_BYTES
+def _split(feature: np.int32, threshold: np.uint8, equals: np.bool_) -> np.uint32:
+    """Packs feature, low and span of a node in one word."""
+    number = np.uint32(feature) << _TWO_BYTES
     bin_ = np.uint32(threshold)
     return np.uint32(number | (bin_ << _ONE_BYTE if equals else bin_))
 
@@ -69,7 +64,7 @@ def descend(
     """
     splits = np.empty(feature.size, dtype=np.uint32)
     for v in range(feature.size):
-        splits[v] = _split(feature[v], threshold[v], equals[v], X.shape[0])
+        splits[v] = _split(feature[v], threshold[v], equals[v])
     for i in range(node.size):
         if node[i] < 0:
             child[i] = _NOWHERE

@@ -359,8 +359,9 @@ class _TableReader:
         self._place = place
         self._asked = asked
         self._bins: Mapping[str, Any] = asked.get("bins") or {}
+        # a label that is a number is read as a feature
         numbers = [label.column for label in schema.labels if label.is_number]
-        self._features = {
+        self._as_feature = {
             feature.name: feature for feature in (*schema.features, *numbers)
         }
         self._labels = {label.name for label in schema.labels}
@@ -564,7 +565,7 @@ class _TableReader:
         if categories is None:
             if values is not None or not is_range:
                 raise self._invalid("needs-a-range", "where", index)
-            feature = self._features[name]
+            feature = self._as_feature[name]
             if lower is not None:
                 lower = self._number(feature, lower, "where", index, "from")
             if below is not None:
@@ -584,7 +585,7 @@ class _TableReader:
         if not set(values) <= {*categories, None}:
             raise self._invalid("unknown", "where", index, "in", accepted=categories)
         # a label of no declared class may always be empty
-        feature_of_name = self._features.get(name)
+        feature_of_name = self._as_feature.get(name)
         if None in values and feature_of_name and not feature_of_name.missing:
             raise self._invalid(
                 "no-missing-cells", "where", index, "in", accepted=categories
@@ -595,11 +596,11 @@ class _TableReader:
         """The categories of a column of a condition; ``None`` for a number."""
         if name in self._classes:
             return self._classes[name]
-        if name not in self._features:
+        if name not in self._as_feature:
             raise self._invalid(
                 "unknown", "where", index, "column", accepted=self._names()
             )
-        feature = self._features[name]
+        feature = self._as_feature[name]
         return feature.categories if feature.is_categorical else None
 
     def _weight(self) -> Fraction:
@@ -613,19 +614,19 @@ class _TableReader:
         return weight
 
     def _feature(self, name: str, field: str) -> Feature:
-        if name not in self._features:
+        if name not in self._as_feature:
             raise self._invalid("unknown", field, accepted=self._names())
-        return self._features[name]
+        return self._as_feature[name]
 
     def _require_no_bins(self, name: str) -> None:
         if name in self._bins:
             raise self._invalid("not-for-categories", "bins", name)
 
     def _names(self) -> list[str]:
-        return [*self._features, *self._classes]
+        return [*self._as_feature, *self._classes]
 
     def _numbers(self) -> list[str]:
-        return [f.name for f in self._features.values() if not f.is_categorical]
+        return [f.name for f in self._as_feature.values() if not f.is_categorical]
 
     def _invalid(
         self,
