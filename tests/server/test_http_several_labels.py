@@ -225,6 +225,9 @@ def test_a_model_predicts_the_label_that_its_job_names(
     browser = signed_in(server, server.admin)
     page = browser.get(f"/ui/jobs/{job['id']}")
     assert f"Label {name}" in " ".join(text_of(page).split())
+    for part in ("", "/report"):
+        page = browser.get(f"/ui/ledger/{dataset['id']}{part}")
+        assert f", label {name}" in " ".join(text_of(page).split())
 
 
 def test_a_profile_counts_the_classes_of_its_label(server: Server) -> None:

@@ -15,6 +15,7 @@ _ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.long
+@pytest.mark.timeout(7200)  # downloads a system and compiles, also on a busy machine
 @pytest.mark.skipif(shutil.which("buildah") is None, reason="buildah is not installed")
 def test_the_image_trains_and_predicts(
     empty_database: EmptyDatabase, tmp_path: Path

@@ -34,6 +34,7 @@ class EntryRow:
         cells: the cells that it covers, in words.
         member: the member that it is about, in the ledger of a population.
         purpose: of its job.
+        label: that its job reads, where the dataset has several.
         reason: of a change of the cap.
         continued: the erased dataset whose account goes on with it.
     """
@@ -44,6 +45,7 @@ class EntryRow:
     cells: str
     member: Member | None
     purpose: str
+    label: str
     reason: str
     continued: str
 
@@ -129,6 +131,7 @@ def _row(
         cells="" if is_population else scope_words.covered(entry.scope),
         member=_member(details, members) if is_population else None,
         purpose=details.get("purpose") or "",
+        label=details.get("label") or "",
         reason=details.get("reason") or "",
         continued=details.get("continues", {}).get("dataset", ""),
     )

@@ -42,6 +42,7 @@ class Charge:
     job_id: str | None
     job: ChargedJob | None
     purpose: str | None
+    label: str | None
     description: str | None
     by: str
     by_name: str | None
@@ -99,6 +100,7 @@ def list_charges(
                     job_id=None if "attested_by" in details else entry.job_id,
                     job=jobs.get(entry.job_id or ""),
                     purpose=details.get("purpose"),
+                    label=details.get("label"),
                     description=details.get("description"),
                     by=by,
                     by_name=names.get(by),

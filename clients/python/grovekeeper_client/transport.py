@@ -21,6 +21,7 @@ import ssl
 import tempfile
 import time
 import urllib.request
+import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -186,6 +187,7 @@ class Transport:
             try:
                 response = self._http.send(self._build(request), stream=True)
                 if response.is_success and not _is_page(response):
+                    _warn_of_an_end(response)
                     return response
                 problem = _problem(response)
             except httpx.TransportError as error:
@@ -241,6 +243,23 @@ class Transport:
 def new_idempotency_key() -> str:
     """A key of 128 random bits, for one request and its retries."""
     return secrets.token_hex(16)
+
+
+def _warn_of_an_end(response: httpx.Response) -> None:
+    """Warns where a later version of the service takes the request no longer (RFC 9745
+    and RFC 8594; docs/versioning.md).
+    """
+    if "deprecation" not in response.headers:
+        return
+    request = response.request
+    end = response.headers.get("sunset", "a day that is not set yet")
+    # shown by default, once for each text, unlike DeprecationWarning
+    warnings.warn(
+        f"{request.method} {request.url.path} leaves the service with a later version, not before {end}; "
+        "its changelog says what takes its place",
+        FutureWarning,
+        stacklevel=2,
+    )
 
 
 def _problem(response: httpx.Response) -> ApiProblem:

@@ -119,6 +119,7 @@ MARKS = frozenset(
         "undefined",
         "unknown",
     }
+    | {"k.a.", "k. a.", "keine angabe", "unbekannt", "inconnu", "desconocido"}
     | {"-nan", "1.#qnan", "-1.#qnan", "1.#ind", "-1.#ind"}  # C
     # spreadsheets export what they show
     | {"#value!", "#ref!", "#div/0!", "#name?", "#num!", "#nv", "#n/d"}

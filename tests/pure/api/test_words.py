@@ -203,7 +203,7 @@ def _spent(*amounts: str, before: str = "0") -> Spend:
     for sequence, amount in enumerate(amounts, start=1):
         total += Decimal(amount)
         facts: dict[str, Any] = dict.fromkeys(
-            ("job_id", "job", "purpose", "description", "by_name")
+            ("job_id", "job", "purpose", "label", "description", "by_name")
         )
         charges.append(
             Charge(
@@ -307,6 +307,7 @@ def test_labels_and_words_of_pictures_are_escaped() -> None:
         job_id=None,
         job=None,
         purpose=None,
+        label=None,
         description=hostile,
         by="key_a",
         by_name=hostile,

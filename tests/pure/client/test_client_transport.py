@@ -86,6 +86,24 @@ def test_a_lost_connection_is_tried_again_with_the_same_key_and_body(
     assert set(service.bodies) == {b'{"epsilon": "1"}'}
 
 
+def test_an_answer_that_a_later_version_does_not_give_warns_of_its_end() -> None:
+    headers = {
+        "Deprecation": "@1767225600",
+        "Sunset": "Fri, 01 Jan 2027 00:00:00 GMT",
+    }
+    service = Service(
+        httpx.Response(200, json={"id": "md_1"}, headers=headers),
+        httpx.Response(200, json={"id": "md_1"}, headers={"Deprecation": "@1"}),
+        httpx.Response(200, json={"id": "md_1"}),
+    )
+    client = service.client()
+    with pytest.warns(FutureWarning, match=r"GET /models/md_1 .* 01 Jan 2027"):
+        assert client.model("md_1") == {"id": "md_1"}
+    with pytest.warns(FutureWarning, match="a day that is not set yet"):
+        client.model("md_1")
+    assert client.model("md_1") == {"id": "md_1"}, "warnings are errors here"
+
+
 def test_two_calls_have_two_keys_and_a_given_key_is_used() -> None:
     service = Service(
         TRAINED, httpx.Response(202, json={}), httpx.Response(202, json={})

@@ -210,7 +210,7 @@ def test_a_file_without_a_header_and_a_header_in_other_letters_are_named(
     [
         ("NA", "NA"), ("N/A", "NA"), ("null", "NA"), ("#N/A", "NA"), (".", "NA"), ("\\N", "NA"), ('"1,75"', "comma"),
         ('"1.234,5"', "comma"), ('"1,234"', "comma"), ("TRUE", "TRUE"), ("false", "TRUE"), ("2026-01-31", "dates"),
-        ("31.01.2026 12:00", "dates"), (CANARY, None), ("1_0", None), ("1.75\u00a0", "no-break"),
+        ("31.01.2026 12:00", "dates"), (CANARY, None), ("1_0", None), ("1.75\u00a0", "no-break"), ("k.A.", "NA"),
         ("\u22121.75", "minus"), ("22.5%", "percent"), ("$22.5", "currency"), (' "1.75"', "quotes"), ("cm 5", None),
     ],
 )  # fmt: skip

@@ -178,6 +178,19 @@ def test_a_split_that_sends_every_row_left_is_left_out() -> None:
     assert (yes.label, no.label) == ("no", "yes")
 
 
+def test_a_question_that_is_answered_above_is_left_out() -> None:
+    counts = [[30, 0], [0, 900], [900, 0], [0, 10]]
+    nodes = describe(_counted([0, 0, 1], counts), _BITS, 0)
+    tree = {"tree": 0, "nodes": [vars(node) for node in nodes]}
+    assert tree_words.as_text(tree).splitlines() == [
+        "a ≤ 0?",
+        "├─ yes: no 100.0 %",
+        "└─ no: b ≤ 0?",
+        "   ├─ yes: no 100.0 %",
+        "   └─ no: yes 100.0 %",
+    ]
+
+
 def test_a_deep_tree_ends_after_four_levels_and_says_what_is_below() -> None:
     nodes = describe(_grown("rdt-ta", _SCHEMA, max_depth=6), _SCHEMA, 0)
     assert len(nodes) <= 31

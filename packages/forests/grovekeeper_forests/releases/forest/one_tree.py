@@ -6,10 +6,10 @@ no budget.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import floor
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,9 @@ from grovekeeper_forests.kernels.prediction import normalised
 from grovekeeper_forests.releases.forest.importances import reached_of
 from grovekeeper_forests.trees.leaf_read_out import PooledSums, to_probabilities
 from grovekeeper_forests.trees.number_read_out import LeafNumbers, Numbers
+
+_Box: TypeAlias = Mapping[int, NDArray[np.bool_]]
+"""Which codes of a column can occur, by column; a column that is absent has all."""
 
 MOST_LEVELS: Final = 4
 """Splits on a path that are shown: at most 31 nodes."""
@@ -70,7 +73,7 @@ def describe(forest: Forest, schema: Schema, number: int) -> list[Node]:
 
     A leaf states what the forest would answer if it had this tree alone: shares of
     classes, from noisy counts where leaves release counts; or a number. Splits that
-    send every row to one side are left out, as are nodes below :data:`MOST_LEVELS`
+    send every row to one side are left out, also because of the splits above, as are nodes below :data:`MOST_LEVELS`
     splits.
 
     Privacy:
@@ -93,7 +96,7 @@ def describe(forest: Forest, schema: Schema, number: int) -> list[Node]:
         splits=splits[number],
         reached=reached[number],
     )
-    tree.add(0, 0)
+    tree.add(0, 0, {})
     return tree.nodes
 
 
@@ -117,17 +120,40 @@ class _Tree:
     reached: NDArray[np.bool_]
     nodes: list[Node] = field(default_factory=list)
 
-    def add(self, heap: int, level: int) -> int:
-        """Adds a node of the heap with the nodes below it, and returns its place."""
-        while heap < len(self.splits) and not self.splits[heap]:
-            heap = 2 * heap + 1  # every row goes left
+    def add(self, heap: int, level: int, box: _Box) -> int:
+        """Adds a node of the heap with the nodes below it, and returns its place.
+
+        Args:
+            level: splits above it that are shown.
+            box: the codes that rows at the node can have.
+        """
+        while heap < len(self.splits):
+            yes, no = self._sides(heap, box)
+            if yes is not None and no is not None:
+                break
+            # every row that comes here goes to one side
+            heap = 2 * heap + (1 if no is None else 2)
         place = len(self.nodes)
         self.nodes.append(self._end(heap))
         if heap < len(self.splits) and level < MOST_LEVELS:
-            yes = self.add(2 * heap + 1, level + 1)
-            no = self.add(2 * heap + 2, level + 1)
-            self.nodes[place] = Node(self._test(heap), yes, no)
+            assert yes is not None
+            assert no is not None
+            next_yes = self.add(2 * heap + 1, level + 1, yes)
+            next_no = self.add(2 * heap + 2, level + 1, no)
+            column, is_left = self._split(heap)
+            test = _in_words(self.encoding, column, is_left)
+            self.nodes[place] = Node(test, next_yes, next_no)
         return place
+
+    def _sides(self, heap: int, box: _Box) -> tuple[_Box | None, _Box | None]:
+        """The boxes of both sides of a node; ``None`` for a side that no row takes."""
+        if not self.splits[heap]:
+            return box, None
+        column, is_left = self._split(heap)
+        codes = box.get(column, np.ones_like(is_left))
+        sides = codes & is_left, codes & ~is_left
+        yes, no = ({**box, column: side} if side.any() else None for side in sides)
+        return yes, no
 
     def _end(self, heap: int) -> Node:
         first = last = heap
@@ -147,7 +173,8 @@ class _Tree:
         share = None if "labels" in arrays and is_leaf else float(answer[best])
         return Node(label=self.label.classes[best], share=share, n_leaves=len(leaves))
 
-    def _test(self, heap: int) -> str:
+    def _split(self, heap: int) -> tuple[int, NDArray[np.bool_]]:
+        """The column of a split, and whether each of its codes goes to the left."""
         arrays = self.forest.arrays
         column = int(arrays["feature"][self.number, heap])
         codes = np.arange(self.encoding.n_codes[column])
@@ -159,7 +186,7 @@ class _Tree:
             threshold = arrays["threshold"][self.number, heap]
             is_equality = arrays["equals"][self.number, heap]
             is_left = codes == threshold if is_equality else codes <= threshold
-        return _in_words(self.encoding, column, is_left)
+        return column, is_left
 
 
 def _encoding(forest: Forest, schema: Schema) -> Encoding:
