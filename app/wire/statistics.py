@@ -218,6 +218,7 @@ class StatisticsSummary(Answer):
     dataset: str
     dataset_name: str
     statistics: list[str]
+    titles: list[str]
     scope: JsonObject
     epochs: list[str]
     price: PriceOut

@@ -43,7 +43,7 @@ def summary_row(released: StatisticsSummary) -> SummaryRow:
     kinds = ", ".join(dict.fromkeys(released.statistics))
     return SummaryRow(
         id=released.id,
-        name=released.name or kinds,
+        name=released.name or ", ".join(released.titles),
         kinds=kinds,
         scope=released.scope,
         price=released.price,

@@ -44,6 +44,7 @@ from app.wire.statistics import (
     TableIn,
     TableQuoteOut,
 )
+from grovekeeper_common import statistic_words
 from grovekeeper_forests import amounts
 from grovekeeper_forests.data.days import date_of
 from grovekeeper_forests.data.schema import Schema
@@ -211,7 +212,7 @@ def show_statistics(
         released = _released(row)
         return StatisticsOut(
             **details(row),
-            statistics=_names(row),
+            **_names(row),
             tables=tables_out(released),
             guarantee=guarantees.today(session, row.dataset_id, row.facts),
             event=released.plan.event.to_json(),
@@ -233,12 +234,13 @@ def _released(row: ReleaseRow) -> Statistics:
 
 
 def _summary(row: ReleaseRow) -> StatisticsSummary:
-    return StatisticsSummary(**head(row), statistics=_names(row))
+    return StatisticsSummary(**head(row), **_names(row))
 
 
-def _names(row: ReleaseRow) -> list[str]:
+def _names(row: ReleaseRow) -> dict[str, list[str]]:
     planned = row.facts["statistics"]["plan"]["tables"]
-    return [table["statistic"] for table in planned]
+    kinds = [table["statistic"] for table in planned]
+    return {"statistics": kinds, "titles": list(map(statistic_words.title, planned))}
 
 
 def tables_out(released: Statistics) -> list[StatisticsTableOut]:

@@ -257,7 +257,7 @@ def list_statistics(call: Remote, dataset: DatasetArgument) -> None:
         {
             "id": "id",
             "name": "name",
-            "statistics": "statistics",
+            "statistics": "titles",
             "price": price_of,
             "released": "created_at",
         },
