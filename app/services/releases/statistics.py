@@ -237,7 +237,7 @@ def _summary(row: ReleaseRow) -> StatisticsSummary:
     return StatisticsSummary(**head(row), **_names(row))
 
 
-def _names(row: ReleaseRow) -> dict[str, list[str]]:
+def _names(row: ReleaseRow) -> dict[str, Any]:
     planned = row.facts["statistics"]["plan"]["tables"]
     kinds = [table["statistic"] for table in planned]
     return {"statistics": kinds, "titles": list(map(statistic_words.title, planned))}
