@@ -188,6 +188,24 @@ def test_a_list_reads_a_profile_once_however_many_evaluations_name_it(
 
 
 @on_one_server
+def test_an_evaluation_is_listed_to_those_alone_who_may_train_on_its_rows(
+    server: Server,
+) -> None:
+    """A model is measured on the rows of others, too: their numbers are theirs."""
+    dataset, (model,) = _trained(server, "pure")
+    elsewhere = server.uploaded(200, budget=BUDGETS["pure"], partitions=SHARDS)
+    path = f"/models/{model}/evaluations"
+    there = _evaluated(server, path, epsilon="1", dataset=elsewhere["id"])
+    here = _evaluated(server, path, epsilon="1")
+    of_model = server.granted(dataset["id"], "analyst").http
+    listed = of_model.get(path).json()["evaluations"]
+    assert [item["id"] for item in listed] == [here["id"]]
+    assert of_model.get(f"/evaluations/{there['id']}").status_code == 404
+    both = server.admin.http.get(path).json()["evaluations"]
+    assert [item["id"] for item in both] == [here["id"], there["id"]]
+
+
+@on_one_server
 def test_a_scope_that_was_trained_on_is_named(server: Server) -> None:
     _, (model,) = _trained(server, "pure")
     path = f"/models/{model}/evaluations"
