@@ -12,6 +12,7 @@ from app.core import limits
 from app.core.errors import InvalidRequest, NotFound, RoleMissing
 from app.datasets import catalog
 from app.jobs.queue import JobFilter
+from app.jobs.states import JobState
 from app.jobs.tables import JobRow
 from app.ledger import admission, statements
 from app.ledger.reservations import NewReservation
@@ -532,6 +533,17 @@ def test_a_page_of_acts_ends_where_their_details_are_large(
     ]
     newest = audit.search_acts(scene.installation, ADMIN, ActSearch(), PageRequest(500))
     assert [act.sequence for act in newest.acts] == [2]
+
+
+def test_numbers_beside_lists_are_of_what_the_caller_sees(scene: Scene) -> None:
+    """How many jobs wait, and what is left, are facts of datasets of others."""
+    scene.submit_job(key="k")
+    ids = [scene.dataset_id]
+    waiting = show_jobs.count_jobs(scene.installation, OWNER)[JobState.QUEUED]
+    assert waiting == 1
+    assert not any(show_jobs.count_jobs(scene.installation, STRANGER).values())
+    assert set(show.standings(scene.installation, OWNER, ids)) == set(ids)
+    assert show.standings(scene.installation, STRANGER, ids) == {}
 
 
 def test_filters_leave_out_other_jobs(scene: Scene) -> None:
