@@ -176,7 +176,7 @@ def _wrong_column(column: Mapping[str, Any]) -> WrongColumn:
         problem += f": {column['suspected']}"
     if column.get("option"):
         name, _, value = column["option"].partition("=")
-        problem += f"; choose {name} {value}"
+        problem += f"; under How the file is written, choose {name} {value}"
     cells = words.grouped(column["count"])
     if "percent" in column:
         cells += f" ({column['percent']} %)"
