@@ -2,6 +2,7 @@
 bounds of printed rules.
 """
 
+from collections import defaultdict
 from itertools import product
 from pathlib import Path
 
@@ -33,6 +34,21 @@ def test_every_printed_number_has_a_dataset_and_a_method_or_a_reason() -> None:
                 )
         if cell.private is not None:
             assert cell.private.slug in TRUE_LOSS
+
+
+def test_the_overview_names_the_small_datasets_whose_runs_are_all_whole() -> None:
+    runs = papers.accuracies(load(papers.RESULTS / "runs.csv", papers.PaperRun))
+    n_folds: dict[str, set[int]] = defaultdict(set)
+    for table in printed_tables.TABLES:
+        for cell in printed_tables.rows(table):
+            for task in (cell.plain, cell.private, *cell.checks.values()):
+                if task is not None and task.key in runs:
+                    n_folds[task.dataset].add(len(runs[task.key]))
+    whole = 10 * printed_pages.N_FOLDS
+    named = sorted(name for name, counts in n_folds.items() if counts == {whole})
+
+    overview = (papers.RESULTS.parent / "papers.md").read_text(encoding="utf-8")
+    assert f"On {', '.join(named)} every run has {whole}." in overview
 
 
 def test_errors_become_accuracies_and_printed_sizes_become_parameters() -> None:
