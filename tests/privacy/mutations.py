@@ -294,8 +294,11 @@ def _is_sink(node: ast.AST) -> bool:
         return False
     name = _name(node.func)
     passed = [*node.args, *(keyword.value for keyword in node.keywords)]
+    named = {keyword.arg for keyword in node.keywords}
     return (
         name in DRAWS
+        # a mechanism that a function is given
+        or (name == "select" and "inverse_scale" in named)
         or (name in EVENTS and isinstance(node.func, ast.Name))
         or (
             any(

@@ -1,10 +1,10 @@
-"""The table of published flaws names every flaw once, and names only tests that exist."""
+"""The tables of flaws name every flaw once, and name only tests that exist."""
 
 import re
 from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
-TABLE = re.compile(r"^\| (A\d+) \|.*\| (.*) \|$", re.MULTILINE)
+TABLE = re.compile(r"^\| ([AN]\d+) \|.*\| (.*) \|$", re.MULTILINE)
 
 
 def test_every_flaw_of_the_audit_is_listed_with_tests_that_exist() -> None:
@@ -17,7 +17,9 @@ def test_every_flaw_of_the_audit_is_listed_with_tests_that_exist() -> None:
         )
     }
 
-    assert [flaw for flaw, _ in rows] == [f"A{number}" for number in range(1, 32)]
+    published = [f"A{number}" for number in range(1, 32)]
+    by_hand = [f"N{number}" for number in range(1, 16)]
+    assert [flaw for flaw, _ in rows] == published + by_hand
     for flaw, seen_by in rows:
         named = re.findall(r"`(test_\w+)`", seen_by)
         assert named or seen_by.startswith("no flaw of privacy"), flaw

@@ -711,3 +711,17 @@ def test_many_equal_numbers_add_as_many_times_what_one_adds(
         assert (other.exact.astype(object) == 70_000 * draw.exact.astype(object)).all()
         n_sums += 1
     assert n_sums == plan.n_trees + (2 if slug == "nbrt" else 1)
+
+
+@pytest.mark.parametrize("depth", [0, 2])
+@pytest.mark.parametrize(("slug", "accountant"), OF_NUMBERS)
+def test_no_rows_make_the_draws_of_any_rows_where_the_label_is_a_number(
+    slug: str, accountant: str, depth: int
+) -> None:
+    """A mean that were drawn only where it has rows would tell whether there are any."""
+    plan = planned(slug, accountant, schema=NUMBERS, max_depth=depth)
+    rows = numbered(rows_of())
+    none = without(rows, *range(N_ROWS))
+    whole = recorded(plan, rows, rows, is_coded=False, schema=NUMBERS)
+    seen = recorded(plan, none, rows, is_coded=False, replayed=whole, schema=NUMBERS)
+    assert [draw[:2] for draw in seen] == [draw[:2] for draw in whole]

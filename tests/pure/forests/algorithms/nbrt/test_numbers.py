@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from grovekeeper_forests import catalogue
 from grovekeeper_forests.algorithms.nbrt import targets
+from grovekeeper_forests.algorithms.nbrt.boosted_rows import LocalNumberRows
 from grovekeeper_forests.algorithms.nbrt.price import PricedDraws
 from grovekeeper_forests.algorithms.nbrt.read import BoostedNumbers
 from grovekeeper_forests.algorithms.nbrt.scales import Scales
@@ -193,6 +194,14 @@ def test_numbers_outside_of_their_range_are_refused(
             np.array(start, dtype=np.int64),
             replace(SCALES, **changes),
         )
+
+
+def test_a_row_without_a_residual_counts() -> None:
+    y = np.full(5, TARGET_STEPS // 4, dtype=np.int32)
+    rows = LocalNumberRows(np.zeros((5, 1), dtype=np.uint8), y, n_classes=0)
+    scales = targets.mean_scales(2**36)
+    rows.start(np.array([TARGET_STEPS // 4, 2**20], dtype=np.int64), scales)
+    assert rows.residual_sums(scales).tolist() == [0, 5 * scales.count]
 
 
 # --- the start ----------------------------------------------------------------------------------------------------
