@@ -64,7 +64,8 @@ Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 BAYES, BOTH = "noisy Bayes", "half nbrt, half rpf"
-FOREST, TWO_LEVELS, BOOSTED, SELECTED = "rpf", "rpf:at_once=2", "nbrt@gdp", "rpf@gdp"
+FOREST, TWO_LEVELS = "rpf:at_once=1", "rpf:at_once=2"
+BOOSTED, SELECTED = "nbrt@gdp", "rpf@gdp"
 METHODS: Final = {
     "a": (FOREST, TWO_LEVELS, BAYES),
     "b": (BOOSTED, SELECTED, BOTH),
@@ -75,29 +76,24 @@ N_SPLITS: Final = 10
 _SEED: Final = 44
 _COLUMNS: Final = ("table", "method", "epsilon", "split", "accuracy")
 
-SMALLEST_SIZE: Final = 2**15
-"""Rows that :func:`joins_two_levels` puts in place of a smaller public size."""
-
 FEWEST_FEATURES: Final = 48
 """Fewest features of :func:`takes_both`: between those of kr_vs_kp (36) and splice (60)."""
 
 
 def joins_two_levels(table: Dataset, epsilon: str) -> bool:
-    """Whether ``rpf`` takes one level at a time by default, and two by the rule of a
-    table of 2^15 rows: the time of a small table then stays below that of a large one.
+    """Whether ``rpf`` takes two levels at a time by default since the verdict, and took
+    one before: the time of a small table stays below that of a table of 2^15 rows.
     """
-    task = Task(table.name, FOREST, epsilon, DELTA, 0)
+    task = Task(table.name, "rpf", epsilon, DELTA, 0)
     by_default = plan(task.request(table.public_size), table.schema)
     parameters = by_default.parameters
-    if parameters["at_once"] != 1:
-        return False
-    at_once = rpf_price.default_at_once(
+    before = rpf_price.default_at_once(
         rpf_price.widest_encoding(parameters, table.schema),
         int(parameters["max_depth"]),
         n_trees=by_default.n_trees,
-        size=max(table.public_size, SMALLEST_SIZE),
+        size=table.public_size,
     )
-    return at_once > 1
+    return before == 1 and parameters["at_once"] != 1
 
 
 def takes_both(schema: Schema) -> bool:

@@ -63,7 +63,12 @@ def test_levels_at_once_are_a_rule_of_public_numbers() -> None:
     assert at_once(splits="node") == at_once(max_depth=1) == at_once(max_depth=0) == 1
     assert at_once(with_numbers(64)) == 2
     assert at_once(with_numbers(67)) == 1  # 67 × 15 splits: more than a thousand
-    assert at_once(with_numbers(64), 200) == 1  # too much work for so few rows
+    # a smaller table may take the work of one of 2^15 rows
+    deep = {"n_estimators": 16, "max_depth": 6}
+    assert at_once(with_numbers(64), 200) == 2
+    assert at_once(with_numbers(64), 200, **deep) == 1
+    assert at_once(with_numbers(64), 2**15, **deep) == 1
+    assert at_once(with_numbers(64), 2**18, **deep) == 2
     assert at_once(with_numbers(64), 200, at_once=2) == 2
     # with one level the parameter has no effect and is accepted
     assert at_once(max_depth=1, at_once=2) == 2
