@@ -58,8 +58,8 @@ LEVEL_RATIO = Parameter(
 )
 MEDIAN_LEVEL_RATIO = replace(
     LEVEL_RATIO,
-    description="What a level's private medians get of ε, as a multiple of what the level above gets. By default that "
-    "of the paper, 1.5; at 1 every level gets as much.",
+    description="What a level's private medians get of ε, as a multiple of what the level above gets. In the "
+    "paper 1.5; at 1 every level gets as much.",
     default="1.5",
 )
 """By default the ratio of equation 7 of Huang, Lei and Kabán."""
