@@ -204,6 +204,21 @@ def test_a_member_that_counts_another_unit_is_refused(people: People) -> None:
         )
 
 
+def test_members_that_spell_units_otherwise_are_refused(people: People) -> None:
+    """Patient 007 of one member would not be patient 7 of the other."""
+
+    def unit(**form: str) -> dict[str, Any]:
+        return {"privacy_unit": {"column": "patient", "max_rows": 2, **form}}
+
+    for forms in (({"form": "text"}, {"form": "integer"}), ({"form": "text"}, {})):
+        one, other = (unit(**form) for form in forms)
+        population = people().join("ds_a", **one).join("ds_b", **one)
+        assert len(checked(population, "ds_a", "ds_b").compared) == 2
+        population = people().join("ds_a", **one).join("ds_b", **other)
+        refused = failure(population, "ds_a", "ds_b")
+        assert "in another form than other members" in refused.reason
+
+
 def test_a_second_join_of_a_member_fails_verification(people: People) -> None:
     result = failure(people().join("ds_a").join("ds_a"))
     assert (result.line, result.reason) == (4, "ds_a is a member already")
