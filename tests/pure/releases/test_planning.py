@@ -381,12 +381,6 @@ def _with(**changes: object) -> Callable[[dict[str, Any]], object]:
         },
         lambda plan: {
             **plan,
-            "parameters": {
-                n: v for n, v in plan["parameters"].items() if n != "n_bins"
-            },
-        },
-        lambda plan: {
-            **plan,
             "parameters": {**plan["parameters"], "structure_share": "0.50"},
         },
     ],
