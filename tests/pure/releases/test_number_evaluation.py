@@ -24,7 +24,7 @@ from grovekeeper_forests.noise.randomness import SystemRandomness
 from grovekeeper_forests.privacy.calibration import Terms
 from grovekeeper_forests.releases.contract import public_facts
 from grovekeeper_forests.releases.evaluation import draw as evaluation_draw
-from grovekeeper_forests.releases.evaluation import error_metrics, price
+from grovekeeper_forests.releases.evaluation import error_metrics, error_sums, price
 from grovekeeper_forests.releases.evaluation.error_price import (
     SUMS_OF,
     error_scale,
@@ -367,3 +367,20 @@ def test_released_numbers_are_near_the_exact_ones(
         )
         width = told.high - told.low
         assert told.low - width <= value <= told.high + width
+
+
+def test_credit_is_added_over_all_blocks_of_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of steps 256 and a largest error of 8: all, half, none and none of them."""
+    blocks = [
+        (np.array([1.0, 5.0]), np.array([1.0, 9.0])),
+        (np.array([0.0]), np.array([8.0])),
+        (np.array([0.0]), np.array([-20.0])),
+        (np.array([3.0]), np.array([3.0])),
+    ]
+    monkeypatch.setattr(error_sums, "numbers", lambda *_: iter(blocks))
+    scale: Any = ErrorScale(8.0, 0.0)
+    nothing: Any = None
+    credit = error_sums.credit_of(scale, nothing, nothing, steps=256)
+    assert credit == 256 + 128 + 0 + 0 + 256

@@ -23,6 +23,11 @@ def test_a_code_on_an_edge_is_below_it() -> None:
     assert counts.tolist() == [2, 2, 1]
 
 
+def test_rows_above_the_last_edge_are_rows() -> None:
+    by_cell = np.array([1, 2, 4], dtype=np.int64)
+    assert number_targets.middle_utilities(by_cell).tolist() == [-5, -1]
+
+
 def test_distances_are_counted_on_both_sides_of_the_middle() -> None:
     y = codes(0, 7, 10, 13, 14, TARGET_STEPS)
     counts = number_targets.target_counts(codes(3, 9), y, 10)
