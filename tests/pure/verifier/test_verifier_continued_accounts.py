@@ -235,6 +235,21 @@ def test_an_erased_account_that_has_more_entries_or_open_reservations_is_not_the
         assert failure.line == 3
 
 
+def test_no_reservation_of_an_erased_account_is_open_in_any_cell(
+    export: Export,
+) -> None:
+    """One that is charged later would be a loss that nobody continues."""
+    for end, verifies in (("void", True), (None, False)):
+        erased = export(dataset="ds_erased", shards=2)
+        erased.job("jb_1", "1", scope={"shard": [0]})
+        erased.job("jb_2", "0.25", end, scope={"shard": [1]})
+        details = _continued(erased, highest_cap="3")
+        writer = export(shards=2).add("load", "1", details=details)
+        failure = _failure(writer.entries, writer.header, erased)
+        assert (failure is None) is verifies
+        assert verifies or "were not given back" in str(failure)
+
+
 def test_a_charged_delta_goes_on_too(export: Export, rechained: Rechained) -> None:
     erased = export(dataset="ds_erased", cap="0.1", **ZCDP).job(
         "rs_1", "0.01", event=None, details=DP_SGD
