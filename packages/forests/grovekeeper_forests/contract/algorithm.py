@@ -69,6 +69,7 @@ class Parameter:
         choices: every legal choice.
         only_with: another parameter and its choice that this parameter needs to have an
             effect; ``None``: no condition.
+        only_of_classes: whether it has no effect where the label is a number.
     """
 
     name: str
@@ -79,6 +80,7 @@ class Parameter:
     maximum: Fraction = Fraction(0)
     choices: tuple[str, ...] = ()
     only_with: tuple[str, str] | None = None
+    only_of_classes: bool = False
 
     def read(self, value: object) -> Value:
         """The settled form of a given value.
@@ -161,13 +163,19 @@ def without_effect(
     parameters: Sequence[Parameter],
     requested: Iterable[str],
     settled: Mapping[str, Value],
+    *,
+    is_number: bool,
 ) -> tuple[str, ...]:
     """A warning for each requested parameter that has no effect at the values of the
-    other parameters.
+    other parameters, or where the label is a number.
     """
     sentences = []
     for parameter in parameters:
-        if parameter.only_with is not None and parameter.name in requested:
+        if parameter.name not in requested:
+            continue
+        if parameter.only_of_classes and is_number:
+            sentences.append(f"{parameter.name} has no effect: the label is a number.")
+        if parameter.only_with is not None:
             other, choice = parameter.only_with
             if settled[other] != choice:
                 sentences.append(

@@ -120,9 +120,6 @@ _CALIBRATION = Parameter(
     choices=(MEASURED, NOT_FOR_CLIP, FOR_CLIP),
 )
 _NO_FIRST_SPLIT = "start was set to classes: a first split needs two trees, with splits, and no profile."
-_NUMBERS_HAVE_NO_SPLIT = (
-    "start was set to classes: a label that is a number has no first split."
-)
 _START = Parameter(
     "start",
     "choice",
@@ -130,6 +127,7 @@ _START = Parameter(
     "sides. By default the split, for two classes and a size times μ of at least a thousand without a profile. A "
     "label that is a number has no first split: its start is a median, moved by a mean.",
     choices=(FROM_SPLIT, FROM_CLASSES),
+    only_of_classes=True,
 )
 
 
@@ -171,8 +169,6 @@ class NoiseMatchedBoosting(Algorithm):
         warnings = tree_parameters.fill_depth(settled, depth, encoding, tables=False)
         is_strong = facts.schema.n_classes == 2 and strength >= WORTH_A_SPLIT
         if is_number:
-            if settled.get("start") == FROM_SPLIT:
-                warnings = (*warnings, _NUMBERS_HAVE_NO_SPLIT)
             settled["start"] = FROM_CLASSES
         elif (
             facts.profile is not None

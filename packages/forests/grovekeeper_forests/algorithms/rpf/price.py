@@ -477,9 +477,10 @@ _OWN_PARAMETERS = (
         "calibration",
         "choice",
         "Softmax of the summed scores divided by the fourth root of the number of trees, or softmax of the summed "
-        "scores.",
+        "scores. No effect where the label is a number.",
         default=TEMPERED,
         choices=(TEMPERED, PLAIN),
+        only_of_classes=True,
     ),
 )
 

@@ -140,7 +140,12 @@ def plan(request: PlanRequest, schema: Schema) -> Plan:
     warnings = (
         *choice.warnings,
         *warnings,
-        *without_effect(mechanism.parameters, choice.parameters, settled),
+        *without_effect(
+            mechanism.parameters,
+            choice.parameters,
+            settled,
+            is_number=schema.label.is_number,
+        ),
     )
     if any(mechanism.adjacency is not terms.adjacency for terms in _paying(request)):
         warnings = (_TWO_STEPS, *warnings)

@@ -396,10 +396,25 @@ def test_the_depth_of_numbers_follows_from_size_and_budget() -> None:
         int(planned(size=size).parameters["max_depth"]) for size in (99, 3_000, 10**6)
     ]
     assert depths == [2, 4, 6]
-    [warning] = planned(start="split").warnings
-    assert warning == (
-        "start was set to classes: a label that is a number has no first split."
-    )
+
+
+@pytest.mark.parametrize(
+    ("slug", "accountant", "idle", "value"),
+    [
+        ("nbrt", "gdp", "start", "split"),
+        ("nbrt", "zcdp", "start", "classes"),
+        ("rpf", "pure", "calibration", "none"),
+        ("rpf", "gdp", "calibration", "temperature"),
+    ],
+)
+def test_a_parameter_of_classes_has_no_effect_and_a_warning_says_so(
+    slug: str, accountant: str, idle: str, value: str
+) -> None:
+    asked = planned(algorithm=slug, accountant=accountant, **{idle: value})
+    assert asked.warnings == (f"{idle} has no effect: the label is a number.",)
+    usual = planned(algorithm=slug, accountant=accountant)
+    assert usual.warnings == ()
+    assert asked.event == usual.event
 
 
 def test_events_of_another_form_are_refused() -> None:
