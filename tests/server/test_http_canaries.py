@@ -329,6 +329,34 @@ def _jobs(
     return models
 
 
+def _numbers(walk: Walk) -> str:
+    """Releases of each kind about a label that is a number; returns the id of a model."""
+    schema = DECLARATION["schema"] | {
+        "label": {"name": "income", "type": "number", "lower": 0, "upper": 3}
+    }
+    dataset = walk.declared(schema=schema)
+    path = f"/datasets/{dataset}"
+    walk.upload(dataset, "numbers", walk.rows_of_numbers().encode(), 201)
+    spending = {"epsilon": "1", "scope": {"shard": [0]}}
+    profile = walk.ended(walk.submitted(f"{path}/profiles", spending))
+    walk.ask(walk.owner, "GET", f"/profiles/{profile['profile_id']}", 200)
+    body = training(dataset, algorithm="rpf", **spending)
+    body["profile"] = profile["profile_id"]
+    jobs = [walk.ended(walk.submitted("/train", body)) for _ in range(2)]
+    model, other = (str(job["model_id"]) for job in jobs)
+    row = {"amount": 5, "height": 1.5, "colour": "red"}
+    walk.ask(walk.owner, "POST", f"/models/{model}/predict", 200, json={"rows": [row]})
+    for sent, body in (
+        (f"/models/{model}/evaluations", {"metrics": ["mae", "rmse", "r2"]}),
+        ("/evaluations", {"models": [model, other], "winner_accuracy": True}),
+    ):
+        job = walk.ended(walk.submitted(sent, spending | body))
+        walk.ask(walk.owner, "GET", f"/evaluations/{job['evaluation_id']}", 200)
+    for shown in ("", "/artifact", "/artifact?format=onnx"):
+        walk.ask(walk.owner, "GET", f"/models/{model}{shown}", 200)
+    return model
+
+
 def _failures(walk: Walk, search: Search, process: ForkedProgram, dataset: str) -> None:
     """Jobs that end in every way but well, while their rows are in memory."""
     body = training(dataset, **LONG)
@@ -471,6 +499,7 @@ def test_no_private_value_leaves_the_files_of_rows(
         walk.ask(walk.owner, "GET", f"/datasets/{first}/overlaps", 200)
         with worker(idle_server.settings, log=log) as process:
             models = _jobs(walk, first, second, algorithms)
+            of_numbers = _numbers(walk)
             _failures(walk, search, process, third)
         _requests(walk, walk.owner, first, models[0])
         _predictions(walk, idle_server.granted(first, "predictor"), models[0])
@@ -492,5 +521,8 @@ def test_no_private_value_leaves_the_files_of_rows(
         "the search is not void"
     )
     numbers = walk.canaries.numbers()
-    assert not any(np.isin(tensor, numbers).any() for tensor in _tensors(walk, models))
+    assert not any(
+        np.isin(tensor, numbers).any()
+        for tensor in _tensors(walk, [*models, of_numbers])
+    )
     assert not list((tmp_path / "tmp").iterdir())

@@ -60,10 +60,9 @@ class Walk:
         )
         return answer
 
-    def declared(self) -> str:
-        answer = self.ask(
-            self.owner, "POST", "/datasets", 201, json=declaration(**DECLARATION)
-        )
+    def declared(self, **changes: Any) -> str:
+        body = declaration(**{**DECLARATION, **changes})
+        answer = self.ask(self.owner, "POST", "/datasets", 201, json=body)
         return str(answer.json()["id"])
 
     def upload(
@@ -105,3 +104,14 @@ class Walk:
             f"{it.integer('amount without patient')},1.5,red,,EU,low",
         )  # fmt: skip
         return "\n".join([HEADER, *usual, *unusual, ""])
+
+    def rows_of_numbers(self, n_rows: int = 120) -> str:
+        """Rows with canaries in every column, the label among them."""
+        it = self.canaries
+        rows = (
+            f"{it.integer(f'amount {index % 7}')},{it.number(f'height {index % 5}')},red,"
+            f"{it.text(f'patient numbers {index % 80}')},EU,{it.number(f'income {index % 9}')}"
+            for index in range(n_rows)
+        )
+        unusual = f"5,1.5,blue,{it.text('patient numbers x')},EU,{it.number('income out of bounds') + 7}"
+        return "\n".join([HEADER, *rows, unusual, ""])
