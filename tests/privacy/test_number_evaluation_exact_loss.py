@@ -218,6 +218,9 @@ def test_the_choice_stays_below_the_curve_of_its_price(account: str) -> None:
 def test_a_price_is_used_up(account: str, max_rows: int, adjacency: Adjacency) -> None:
     terms = replace(ACCOUNTS[account], max_rows=max_rows, adjacency=adjacency)
     limit = facts(terms).budget.limit
+    if account == "pure":
+        # the budget is rounded down to whole steps, of which a third of ε is none
+        limit = facts(terms).epsilon
     for plan in (
         planned(*ALL, terms=terms),
         planned("mae", terms=terms),

@@ -161,7 +161,7 @@ def test_errors_are_shown_in_every_place(
     browser = signed_in(server, server.admin)
     path = f"/ui/models/{model}/evaluate"
     form = browser.get(path, params={"epsilon": "20", "counts": "mae r2"})
-    assert "The noise moves the mean absolute error by ±" in text_of(form)
+    assert "The noise moves the mean absolute error by at most ±" in text_of(form)
     refused = browser.get(path, params={"epsilon": "20", "largest_error": "x"})
     assert refused.status_code == 422
     assert 'value="x"' in refused.text
@@ -204,7 +204,7 @@ def test_errors_are_shown_in_every_place(
     assert "MAE" in run("models", "compare", *models)
     asked = ("--epsilon", "9", "--metric", "mae", "--largest-error", "20")
     quoted = run("evaluations", "quote", model, *asked)
-    assert "mean absolute error by ±" in quoted
+    assert "mean absolute error by at most ±" in quoted
     assert "--largest-error 20.0" in quoted
     assert "mean absolute error" in run("evaluations", "run", model, *asked, "--wait")
 

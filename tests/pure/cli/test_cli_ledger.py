@@ -429,7 +429,7 @@ def test_a_quote_of_an_error_says_how_far_noise_moves_it(
     service.answers[address] = (200, quote)
     asked = ("md_1", "-e", "0.1", "-m", "mae", "--largest-error", "20")
     shown = run("evaluations", "quote", *asked).stdout
-    assert "Noise moves the mean absolute error by ± 0.13 at 95 %;" in shown
+    assert "Noise moves the mean absolute error by at most ± 0.13 at 95 %," in shown
     assert "--metric mae --wait" in shown.replace("--largest-error 20.0 ", "")
     assert service.body() == {
         "epsilon": "0.1",

@@ -211,6 +211,19 @@ def test_the_half_width_that_a_quote_states_is_kept(
     assert twice < 0.55 * width
 
 
+@pytest.mark.parametrize(("accountant", "delta"), ACCOUNTS)
+def test_small_errors_have_less_than_half_of_the_half_width_of_a_quote(
+    accountant: str, delta: Fraction | None
+) -> None:
+    plan = planned("mae", accountant=accountant)
+    widest = error_metrics.half_width_before(plan, 4_000)
+    exact = sums_of(plan, rows=4_000.0, absolute=400.0)
+    told = error_metrics.mae(Evaluation(plan, None, exact))
+    assert widest is not None
+    assert told is not None
+    assert 0.2 * widest < (told.high - told.low) / 2 < 0.5 * widest
+
+
 def test_no_half_width_is_stated_without_a_size_or_a_mean() -> None:
     assert error_metrics.half_width_before(planned("mae"), None) is None
     assert error_metrics.half_width_before(planned("rmse"), 400) is None
@@ -219,15 +232,15 @@ def test_no_half_width_is_stated_without_a_size_or_a_mean() -> None:
 
 def test_noise_of_fine_steps_is_that_of_whole_rows() -> None:
     """The same price in finer steps: the same noise, in the unit of a row."""
-    rows, absolute = (planned("mae").event_of(name) for name in ("rows", "absolute"))
+    rows, centred = (planned("r2").event_of(name) for name in ("rows", "centred"))
     assert per_row(rows) == 1
-    assert per_row(absolute) > 2**20
-    assert noisy_counts.noise_sd(absolute) == pytest.approx(
+    assert per_row(centred) > 2**20
+    assert noisy_counts.noise_sd(centred) == pytest.approx(
         noisy_counts.noise_sd(rows), rel=0.05
     )
     for level in (0.95, 0.9875):
         coarse, fine = (
-            noisy_counts.noise_bound(event, level=level) for event in (rows, absolute)
+            noisy_counts.noise_bound(event, level=level) for event in (rows, centred)
         )
         assert abs(fine - coarse) <= 1.0
 

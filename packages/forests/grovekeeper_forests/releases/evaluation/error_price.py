@@ -34,6 +34,14 @@ SUMS_OF: Final = MappingProxyType(
 )
 """The sums that each metric follows from."""
 
+_WEIGHTS: Final = MappingProxyType(
+    {ROWS: 1, ABSOLUTE: 3, SQUARED: 3, CENTRED: 1, SPREAD: 3}
+)
+"""Weights of the shares of a price. Errors are small parts of the largest error, and
+distances of the mean label from the centre are, too, so the noise of rows and distances
+moves a metric little.
+"""
+
 
 def error_scale(label: Label, largest: float | None, centre: float) -> ErrorScale:
     """What clamps the errors of predictions of a label.
@@ -70,8 +78,8 @@ def metrics_of(sums: Sequence[str]) -> tuple[str, ...]:
 def plan_errors(
     metrics: Sequence[str], facts: PublicFacts, scale: ErrorScale, *, score_bins: int
 ) -> EvaluationPlan:
-    """Prices the evaluation of one model that predicts a number: equal shares for each
-    sum. Reads no row and draws nothing.
+    """Prices the evaluation of one model that predicts a number. Reads no row and draws
+    nothing.
 
     Raises:
         ParameterInvalid: a metric of classes, or a share too small for any draw.
@@ -90,18 +98,15 @@ def parts_of_sums(
     sums: Sequence[str],
     facts: PublicFacts,
 ) -> tuple[Part, ...]:
-    """The events of sums that share a price equally."""
-    of_each = facts.part(Fraction(1, len(sums)))
-    finest = noisy_counts.finest_steps(of_each.epsilon)
-    return tuple(
-        Part(
-            1,
-            noisy_counts.priced(
-                of_each.epsilon,
-                of_each.budget,
-                coordinates=1,
-                steps=1 if name == ROWS else finest,
-            ),
+    """The events of sums that share a price by :data:`_WEIGHTS`."""
+    total = sum(_WEIGHTS[name] for name in sums)
+    parts = []
+    for name in sums:
+        share = facts.part(Fraction(_WEIGHTS[name], total))
+        finest = noisy_counts.finest_steps(share.epsilon)
+        steps = 1 if name == ROWS else finest
+        event = noisy_counts.priced(
+            share.epsilon, share.budget, coordinates=1, steps=steps
         )
-        for name in sums
-    )
+        parts.append(Part(1, event))
+    return tuple(parts)
