@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from grovekeeper_forests.bins import noisy_counts, releases
 from grovekeeper_forests.bins.noisy_counts import per_row
@@ -22,6 +23,8 @@ from grovekeeper_forests.data.schema import Feature, Label, Schema
 from grovekeeper_forests.errors import ParameterInvalid
 from grovekeeper_forests.noise.randomness import SystemRandomness
 from grovekeeper_forests.privacy.calibration import Terms
+from grovekeeper_forests.releases.choice import draw as choice_draw
+from grovekeeper_forests.releases.choice import price as choice_price
 from grovekeeper_forests.releases.contract import public_facts
 from grovekeeper_forests.releases.evaluation import draw as evaluation_draw
 from grovekeeper_forests.releases.evaluation import error_metrics, error_sums, price
@@ -32,6 +35,8 @@ from grovekeeper_forests.releases.evaluation.error_price import (
     plan_errors,
 )
 from grovekeeper_forests.releases.evaluation.price import (
+    ACCURACY,
+    BEST,
     ErrorScale,
     EvaluationInvalid,
     EvaluationPlan,
@@ -397,3 +402,27 @@ def test_credit_is_added_over_all_blocks_of_rows(
     nothing: Any = None
     credit = error_sums.credit_of(scale, nothing, nothing, steps=256)
     assert credit == 256 + 128 + 0 + 0 + 256
+
+
+@pytest.mark.parametrize("scale", [None, ErrorScale(8.0, 0.0)])
+def test_every_model_competes_in_a_choice(
+    scale: ErrorScale | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The measure of a model stands for the model."""
+    utilities = list[int]()
+
+    def select(_event: object, exact: NDArray[np.int64], _paid: object) -> int:
+        utilities.extend(exact.tolist())
+        return 2
+
+    monkeypatch.setattr(choice_draw, "_utility", lambda _, model, __: model)
+    monkeypatch.setattr(choice_draw.tree_growth, "select", select)
+    plan = choice_price.plan_best(
+        3, facts("pure", "1"), winner_accuracy=True, scale=scale
+    )
+    models: Any = [7, 5, 9]
+    nothing: Any = None
+    assert choice_draw.choose(plan, models, nothing, nothing) == 2
+    assert utilities == [7, 5, 9]
+    of_winner = SUMS_OF[choice_price.MAE] if scale else (ACCURACY,)
+    assert plan.releases == (BEST, *of_winner)
