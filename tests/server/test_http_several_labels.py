@@ -137,6 +137,7 @@ def test_a_label_is_added_before_the_first_upload_and_none_after_it(
         ({}, "label", "required"),
         ({"label": OLD, "labels": [DAYS]}, "label", "one-of-label-labels"),
         ({"labels": []}, "labels", "too-few"),
+        ({"labels": [{**OLD, "classes": ["no"]}]}, "labels/0/classes", "too-few"),
         ({"labels": [OLD, {**DAYS, "name": "old"}]}, "labels/1/name", "not-distinct"),
         ({"labels": [OLD, {**DAYS, "name": "age"}]}, "labels/1/name", "not-distinct"),
         ({"labels": [OLD, {**DAYS, "cuts": [7, 3]}]}, "labels/1/cuts", "not-ascending"),

@@ -403,9 +403,6 @@ def problems_of(errors: Iterable[FieldProblem]) -> dict[str, str]:
 
 
 def _field(pointer: str) -> str:
-    if re.match("/schema/label(/|$)", pointer):
-        # a label alone has no place in a list
-        pointer = pointer.replace("/label", "/labels/0", 1)
     if nested := _NESTED.match(pointer):
         prefix = nested[1][0]
         name = nested[3] if nested[3] in _TABLES[prefix] else "name"

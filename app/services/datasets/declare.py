@@ -321,7 +321,7 @@ def checked_columns(declaration: DatasetIn) -> tuple[Schema, list[FieldProblem]]
     """
     schema = Schema.unchecked(declaration.schema_.model_dump(exclude_none=True))
     return schema, [
-        *map(field_problem, schema.problems()),
+        *map(field_problem, schema.problems(is_list=bool(declaration.schema_.labels))),
         *_alike_names(declaration),
         *_misread_texts(declaration),
         *_protected_numbers(declaration, schema),

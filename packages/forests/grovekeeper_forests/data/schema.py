@@ -315,8 +315,12 @@ class Schema:
             labels.append(_label(item))
         return cls(features, labels[0], missing_values, tuple(labels[1:]))
 
-    def problems(self) -> list[ParameterProblem]:
-        """Every broken rule, with a place in ``schema``."""
+    def problems(self, *, is_list: bool = False) -> list[ParameterProblem]:
+        """Every broken rule, with a place in ``schema``.
+
+        Args:
+            is_list: whether a label alone stands in a list, too.
+        """
         problems: list[ParameterProblem] = []
         if not self.features:
             problems.append(_problem("too-few", "features"))
@@ -334,7 +338,7 @@ class Schema:
             seen.add(feature.name)
         for index, label in enumerate((self.label, *self.further_labels)):
             at: tuple[str | int, ...] = ("label",)
-            if self.further_labels:
+            if is_list or self.further_labels:
                 at = ("labels", index)
             broken = _label_problems(label, is_taken=label.name in seen)
             seen.add(label.name)
