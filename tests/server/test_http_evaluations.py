@@ -163,7 +163,7 @@ def test_the_majority_is_told_by_a_profile_of_the_same_rows_alone(
 def test_a_list_reads_a_profile_once_however_many_evaluations_name_it(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A profile of fifty columns on the fine grid takes a third of a second."""
+    """A profile of fifty columns on the fine grid makes three million edges."""
     dataset, (model,) = _trained(server, "pure")
     released = server.admin.http.post(
         f"/datasets/{dataset['id']}/profiles",

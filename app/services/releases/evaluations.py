@@ -448,7 +448,7 @@ def _all_out(session: Session, rows: Sequence[ReleaseRow]) -> list[EvaluationOut
     outputs = [(row.dataset_id, row.facts) for row in rows]
     texts = guarantees.today_of_each(session, outputs)
     released = releases.last_profiles(session, {row.dataset_id for row in rows})
-    # a profile of fifty columns takes a third of a second, and many rows name one
+    # many rows name one profile, which takes long where it has many columns
     counts_of = cache(_class_counts)
     return [
         _evaluation_out(
