@@ -347,14 +347,6 @@ def test_a_form_offers_the_labels(server: Server) -> None:
     columns = browser.get(f"/ui/datasets/{dataset['id']}/statistics/new")
     if columns.status_code == 200:
         assert "los_days" in columns.text
-    draft = browser.post(
-        "/ui/datasets/new",
-        data={
-            "go": "read",
-            "dictionary": json.dumps(declaration(schema=SCHEMA, partitions=[])),
-        },
-    )
-    assert "the further label los_days" in draft.text
 
 
 def test_the_client_names_a_label_and_draws_dummies_of_all(
