@@ -617,3 +617,15 @@ def test_a_row_that_reaches_every_leaf_alike_gives_the_start() -> None:
     numbers = Predictor(forest, SCHEMA).numbers(columns_of(X[:3]))
     assert len(set(numbers.tolist())) == 1
     assert math.isclose(numbers[0], y.mean(), abs_tol=1)
+
+
+@pytest.mark.parametrize("parameters", [{"calibration": "none"}, {"max_depth": 0}])
+def test_a_forest_without_a_last_mean_is_grown_and_read(
+    parameters: dict[str, object],
+) -> None:
+    plan = planned(n_estimators=3, **parameters)
+    assert PricedDraws.of(plan.event).tally == 0
+    forest = grown(plan, *made(50))
+    assert forest.arrays["scores"].dtype == np.int32
+    again = read.loads(read.dumps(forest, {"schema": SCHEMA.to_json()}))
+    assert np.array_equal(again.forest.arrays["start"], forest.arrays["start"])
