@@ -410,6 +410,7 @@ def quote(
     )
     show_quote(call.output, answer, what="a profile", receipt=receipt)
     if answer["tables"]:
+        call.output.say()
         show_errors(call.output, answer)
     if answer["fits"]:
         call.output.hint(f"grovekeeper profiles release {request.as_typed()} --wait")
