@@ -57,6 +57,10 @@ class Metrics(Collector):
 
     def collect(self) -> Iterator[core.Metric]:
         """Yields every metric, in the order of the text."""
+        yield from self._of_process()
+        yield from _of_installation(self._observe())
+
+    def _of_process(self) -> Iterator[core.Metric]:
         yield _counter(
             "requests",
             "Answered requests",
@@ -89,50 +93,6 @@ class Metrics(Collector):
             ("kind",),
             errors,
         )
-        observed = self._observe()
-        states = {(state.value,): number for state, number in observed.jobs.items()}
-        yield _gauge(
-            "jobs",
-            "Jobs in the queue, and jobs that wait for an approval",
-            ("state",),
-            states,
-        )
-        wait_s = {(): observed.longest_wait_s}
-        yield _gauge(
-            "longest_wait_seconds",
-            "Seconds that the first job of the queue has waited",
-            (),
-            wait_s,
-        )
-        yield _gauge(
-            "workers",
-            "Worker processes that live and can load the code of jobs",
-            (),
-            {(): observed.workers},
-        )
-        failed = {(reason.value,): number for reason, number in observed.failed.items()}
-        yield _gauge("failed_jobs", "Jobs that failed, by reason", ("reason",), failed)
-        yield _gauge(
-            "deliveries", "Events that webhooks wait for", (), {(): observed.deliveries}
-        )
-        yield _gauge("accounts", "Accounts in the ledger", (), {(): observed.accounts})
-        near_cap = {
-            (f"{float(share):g}",): number
-            for share, number in observed.near_cap.items()
-        }
-        yield _gauge(
-            "accounts_near_cap",
-            "Accounts with at least this share of the cap spent",
-            ("share",),
-            near_cap,
-        )
-        behind = {(): observed.heads_behind}
-        yield _gauge(
-            "heads_behind",
-            "Accounts whose newest entries are in no head outside the database",
-            (),
-            behind,
-        )
 
     def _observe(self) -> Observed:
         """The facts of the installation, at most ``limits.METRICS_AGE_S`` seconds old:
@@ -146,6 +106,51 @@ class Metrics(Collector):
                 self._observed = observe(self._installation, self._heads)
                 self._observed_at = time.monotonic()
             return self._observed
+
+
+def _of_installation(observed: Observed) -> Iterator[core.Metric]:
+    states = {(state.value,): number for state, number in observed.jobs.items()}
+    yield _gauge(
+        "jobs",
+        "Jobs in the queue, and jobs that wait for an approval",
+        ("state",),
+        states,
+    )
+    wait_s = {(): observed.longest_wait_s}
+    yield _gauge(
+        "longest_wait_seconds",
+        "Seconds that the first job of the queue has waited",
+        (),
+        wait_s,
+    )
+    yield _gauge(
+        "workers",
+        "Worker processes that live and can load the code of jobs",
+        (),
+        {(): observed.workers},
+    )
+    failed = {(reason.value,): number for reason, number in observed.failed.items()}
+    yield _gauge("failed_jobs", "Jobs that failed, by reason", ("reason",), failed)
+    yield _gauge(
+        "deliveries", "Events that webhooks wait for", (), {(): observed.deliveries}
+    )
+    yield _gauge("accounts", "Accounts in the ledger", (), {(): observed.accounts})
+    near_cap = {
+        (f"{float(share):g}",): number for share, number in observed.near_cap.items()
+    }
+    yield _gauge(
+        "accounts_near_cap",
+        "Accounts with at least this share of the cap spent",
+        ("share",),
+        near_cap,
+    )
+    behind = {(): observed.heads_behind}
+    yield _gauge(
+        "heads_behind",
+        "Accounts whose newest entries are in no head outside the database",
+        (),
+        behind,
+    )
 
 
 def _outcome(outcome: bool | type[GrovekeeperError]) -> str:

@@ -332,7 +332,7 @@ def admit(row: JobRow, *, at: datetime) -> None:
     row.waits_since = at
 
 
-def requeue(row: JobRow, why: PutBack | None = None) -> None:
+def requeue(row: JobRow, hold: PutBack | None = None) -> None:
     """Puts an uncharged job back into the queue, where it can be claimed at once; the
     caller has locked it.
     """
@@ -340,11 +340,11 @@ def requeue(row: JobRow, why: PutBack | None = None) -> None:
     row.trees_done = 0
     row.lease_token = None
     row.lease_until = None
-    if why is not None:
-        row.reason = why.value
+    if hold is not None:
+        row.reason = hold.value
 
 
-def put_back(row: JobRow, why: PutBack) -> None:
+def put_back(row: JobRow, hold: PutBack) -> None:
     """Puts a claimed job that its worker could not run back into the queue; the caller
     has locked it.
 
@@ -352,7 +352,7 @@ def put_back(row: JobRow, why: PutBack) -> None:
     their turns.
     """
     tried_until = row.lease_until
-    requeue(row, why)
+    requeue(row, hold)
     row.lease_until = tried_until
 
 

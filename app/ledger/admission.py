@@ -382,10 +382,10 @@ def admit(budgets: Budgets, requests: Sequence[AskedAmount]) -> Admitted | Refus
         else:
             room = budgets.room(request)
             if request.amount > room.amount:
-                fits = room
+                room_beside = room
                 if len(requests) > 1:
-                    fits = _room_beside(before, requests, position)
-                return Refused(position, room, fits.amount)
+                    room_beside = _room_beside(before, requests, position)
+                return Refused(position, room, room_beside.amount)
             budgets, member = budgets.with_reservation(request, room)
         placed.append(Placed(position, member))
     return tuple(placed)

@@ -141,14 +141,14 @@ def judge(session: Session, parts: Sequence[NewReservation], *, actor: str) -> J
         raise ValueError("a reservation is positive")
     account_ids = {part.account_id for part in parts}
     rows, population_ids, in_force = {}, {}, {}
-    for row, member, ruled in session.execute(
+    for row, member, rules_row in session.execute(
         _ACCOUNTS, {"account_ids": account_ids}
     ).all():
         rows[row.id] = row
         if member is not None:
             population_ids[row.id] = member.population_id
-        if ruled is not None:
-            in_force[row.id] = rules_of(ruled)
+        if rules_row is not None:
+            in_force[row.id] = rules_of(rules_row)
     if account_ids - rows.keys():
         raise NotFound("account")
     locked = (
@@ -164,8 +164,8 @@ def judge(session: Session, parts: Sequence[NewReservation], *, actor: str) -> J
         {account_id: state.budget for account_id, state in states.items()},
         [populations.of_row(session, row) for row in locked.values()],
     )
-    read = RulesInForce.of(session, in_force, [actor])
-    allowances = read.allowances(actor)
+    rules_of_accounts = RulesInForce.of(session, in_force, [actor])
+    allowances = rules_of_accounts.allowances(actor)
     _require_rules(rows, allowances, budgets, parts)
     decision = admission.admit(budgets, parts)
     if isinstance(decision, Refused):
@@ -184,7 +184,7 @@ def judge(session: Session, parts: Sequence[NewReservation], *, actor: str) -> J
         scopes = [part.scope for part in parts if part.account_id == account_id]
         _require_small_state(rows[account_id], state, scopes, actor)
     reservation_ids = [stamps.new(stamps.RESERVATION) for _ in parts]
-    excess = read.above_approval(parts, actor)
+    excess = rules_of_accounts.above_approval(parts, actor)
     return Judged(
         parts,
         reservation_ids,
@@ -266,12 +266,12 @@ def _state(session: Session, row: AccountRow, population_id: str | None) -> Stat
     """The state of an account whose row says that it is a member of a population, or of
     none.
     """
-    now = kept_states.state_of(session, row)
+    state = kept_states.state_of(session, row)
     # it may have joined since the process first read it
-    now.population_id = now.population_id or population_id
-    if now.population_id != population_id:
+    state.population_id = state.population_id or population_id
+    if state.population_id != population_id:
         raise mismatch(row.id, "population")
-    return now
+    return state
 
 
 def _require_rules(
@@ -295,9 +295,9 @@ def _require_rules(
             raise ErasureDue(row.id, row.name)
         if allowance.is_frozen:
             raise Frozen(row.id, row.name)
-        ruled = rules.room_beside(allowances, parts, position)
-        if ruled is not None and part.amount > ruled:
-            fits = min(ruled, admission.rooms(budgets, parts)[position].amount)
+        allowed = rules.room_beside(allowances, parts, position)
+        if allowed is not None and part.amount > allowed:
+            fits = min(allowed, admission.rooms(budgets, parts)[position].amount)
             raise QuotaExceeded(**_refused(row, part, fits))
 
 

@@ -109,11 +109,12 @@ class Children:
         self._has_loaded = False
         self._has_started = False
 
-    def load(self, look: Callable[[], None]) -> None:
+    def load(self, require_wanted: Callable[[], None]) -> None:
         """Waits until a child has loaded what jobs use. No job is charged before.
 
         Args:
-            look: called again and again meanwhile; what it raises ends the wait.
+            require_wanted: called again and again meanwhile; what it raises ends the
+                wait.
 
         Raises:
             CodeChanged: the child loaded other code than this process, or cannot load
@@ -125,14 +126,14 @@ class Children:
             self.stop()
             self._begin()
         if not self._has_loaded:
-            self._has_loaded = self._answers(look)
+            self._has_loaded = self._answers(require_wanted)
         # the digest of the worker is from before it loaded anything
         if self.code not in (None, code_digest()):
             raise CodeChanged
         if not self._has_loaded:
             raise CodeNotLoaded
 
-    def look(self, needs: Needs, look: Callable[[], None]) -> None:
+    def look(self, needs: Needs, require_wanted: Callable[[], None]) -> None:
         """Waits until the child that has loaded could use what a job needs, as the job
         will.
 
@@ -145,7 +146,7 @@ class Children:
             with contextlib.suppress(BrokenPipeError):
                 self._waiting.stdin.write(f"look {needs.to_text()}\n".encode())
                 self._waiting.stdin.flush()
-            is_usable = self._answers(look)
+            is_usable = self._answers(require_wanted)
         except BaseException:
             self.stop()  # the answer would be taken for that of the next job
             raise
@@ -155,7 +156,7 @@ class Children:
             )
             raise CannotRun(PutBack.CANNOT_LOAD)
 
-    def _answers(self, look: Callable[[], None]) -> bool:
+    def _answers(self, require_wanted: Callable[[], None]) -> bool:
         """Whether the child that waits answers with its byte; if not, it is stopped."""
         child, until = self._waiting, time.monotonic() + limits.CHILD_LOAD_S
         assert child is not None
@@ -163,7 +164,7 @@ class Children:
         with selectors.DefaultSelector() as selector:
             selector.register(child.stdout, selectors.EVENT_READ)
             while not selector.select(_POLL_S):
-                look()
+                require_wanted()
                 if time.monotonic() > until:
                     self.stop()
                     return False
@@ -242,7 +243,7 @@ def _new_child() -> "subprocess.Popen[bytes]":
 
 
 def _reach(
-    cluster: DaskCluster, files: tuple[str, ...], look: Callable[[], None]
+    cluster: DaskCluster, files: tuple[str, ...], require_wanted: Callable[[], None]
 ) -> None:
     """Waits until a process with the code and the certificate of a job's child has seen
     the workers of a cluster.
@@ -257,7 +258,7 @@ def _reach(
             process.stdin.write(json.dumps(files).encode())
         until = time.monotonic() + limits.CLUSTER_LOOK_S
         while process.poll() is None and time.monotonic() < until:
-            look()
+            require_wanted()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(_POLL_S)
     finally:
@@ -285,8 +286,8 @@ def _begin_to_look(cluster: DaskCluster) -> "subprocess.Popen[bytes]":
             env=scrubbed_environment(),
         )
     except OSError:  # a limit of processes, or of memory
-        why = "this machine starts no further process"
-        raise CannotRun(PutBack.CANNOT_LOAD, why) from None
+        sentence = "this machine starts no further process"
+        raise CannotRun(PutBack.CANNOT_LOAD, sentence) from None
 
 
 CHILDREN: Final = Children()
@@ -322,20 +323,20 @@ class Supervisor:
             Stopped: this process was asked to stop.
         """
 
-        def look() -> None:
+        def require_wanted() -> None:
             if self._stop.begun.is_set():
                 raise Stopped
             lease.require()
 
-        def look_at_preparation() -> None:
+        def show_preparation() -> None:
             # here, so that a child that has loaded already is no preparation
             lease.show(PREPARING)
-            look()
+            require_wanted()
 
-        CHILDREN.load(look_at_preparation)
-        CHILDREN.look(needs, look)
+        CHILDREN.load(show_preparation)
+        CHILDREN.look(needs, require_wanted)
         if needs.cluster is not None:
-            _reach(needs.cluster, needs.files, look)
+            _reach(needs.cluster, needs.files, require_wanted)
 
     def run(self, task: JobTask, lease: Lease) -> None:
         """Runs the child to its end and waits for the next public time; its output is

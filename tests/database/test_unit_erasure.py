@@ -271,6 +271,16 @@ def test_a_dataset_that_is_erased_at_that_moment_has_no_unit_to_erase(
 
 
 @on_one_database
+def test_a_lost_file_of_rows_is_not_taken_for_an_erased_dataset(
+    installation: Installation, dataset: str
+) -> None:
+    lost = row_files.rows_name(dataset, epochs(installation, dataset)[1])
+    installation.files.delete(lost)
+    with pytest.raises(FileNotFoundError):
+        erase_unit(installation, OWNER, dataset, unit="ann")
+
+
+@on_one_database
 def test_erasing_a_unit_needs_the_owner_and_a_unit_column(
     installation: Installation, dataset: str
 ) -> None:

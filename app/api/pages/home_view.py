@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from app.api.pages import words
-from app.wire.attention import AttentionOut, BudgetOut
+from app.wire.approvals import ApprovalOut
+from app.wire.attention import AttentionOut, BudgetOut, ExpiringKey, RulesProposal
 from app.wire.jobs import ListedJob
 from grovekeeper_common.limit_words import limit_in_words
 from grovekeeper_forests.amounts import SYMBOLS
@@ -32,89 +33,93 @@ class Need:
     is_decision: bool = False
 
 
-def needs_of(found: AttentionOut) -> list[Need]:
+def needs_of(attention: AttentionOut) -> list[Need]:
     """What needs the caller, decisions first."""
-    needs = []
-    for job in found.approvals:
-        prices = ", ".join(
-            f"{words.price(part.price)} of {part.dataset_name}" for part in job.parts
-        )
-        purpose = f" Purpose: {job.purpose}." if job.purpose else ""
-        who = job.submitted_by_name or job.submitted_by
-        needs.append(
-            Need(
-                "amber",
-                "waiting",
-                f"Decide: {job.name or job.algorithm or job.kind}, {prices}",
-                f"Asked by {who} on {words.minute(job.submitted_at)} UTC.{purpose} "
-                f"Without a decision it ends on {words.minute(job.expires_at)} UTC.",
-                "/ui/approvals",
-                "Decide",
-                is_decision=True,
-            )
-        )
-    for proposal in found.proposals:
-        who = proposal.by_name or proposal.by
-        needs.append(
-            Need(
-                "amber",
-                "waiting",
-                f"Decide: looser rules of {proposal.dataset_name}",
-                f"Proposed by {who} on {words.minute(proposal.at)} UTC.",
-                f"/ui/datasets/{proposal.dataset}/rules",
-                "Decide",
-                is_decision=True,
-            )
-        )
-    for held in found.held:
-        needs.append(
-            Need(
-                "amber",
-                "waiting",
-                f"Not started: {_name(held)}, {held.held_by}",
-                f"On {held.dataset_name}, submitted by {who_submitted(held)} on "
-                f"{words.minute(held.submitted_at)} UTC. Workers try again.",
-                f"/ui/jobs/{held.id}",
-                "See why",
-            )
-        )
-    for failed in found.failed:
-        needs.append(
-            Need(
-                "red",
-                "failed",
-                f"Failed: {_name(failed)}, {_fate(failed)}",
-                f"On {failed.dataset_name}, submitted by {who_submitted(failed)} on "
-                f"{words.minute(failed.submitted_at)} UTC.",
-                f"/ui/jobs/{failed.id}",
-                "See why",
-            )
-        )
-    for budget in found.budgets:
-        if _is_used_up(budget):
-            limit = limit_in_words(budget.limited_by, budget.population)
-            needs.append(
-                Need(
-                    "red",
-                    "failed",
-                    f"No job on all of {budget.dataset_name} fits any more",
-                    f"Limited by {limit}.",
-                    f"/ui/datasets/{budget.dataset}",
-                    "Open",
-                )
-            )
-    for key in found.keys:
-        needs.append(
-            Need(
-                "amber",
-                "key",
-                f"Key {key.name} ends on {words.minute(key.expires_at)} UTC",
-                f"An administrator rotates it: {key.id}",
-                f"/ui/admin/keys?name={key.id}",
-                "Open",
-            )
-        )
-    return needs
+    return [
+        *map(_approval, attention.approvals),
+        *map(_proposal, attention.proposals),
+        *map(_held, attention.held),
+        *map(_failed, attention.failed),
+        *map(_used_up, filter(_is_used_up, attention.budgets)),
+        *map(_ending_key, attention.keys),
+    ]
+
+
+def _approval(job: ApprovalOut) -> Need:
+    prices = ", ".join(
+        f"{words.price(part.price)} of {part.dataset_name}" for part in job.parts
+    )
+    purpose = f" Purpose: {job.purpose}." if job.purpose else ""
+    return Need(
+        "amber",
+        "waiting",
+        f"Decide: {_name(job)}, {prices}",
+        f"Asked by {who_submitted(job)} on {words.minute(job.submitted_at)} UTC.{purpose} "
+        f"Without a decision it ends on {words.minute(job.expires_at)} UTC.",
+        "/ui/approvals",
+        "Decide",
+        is_decision=True,
+    )
+
+
+def _proposal(proposal: RulesProposal) -> Need:
+    who = proposal.by_name or proposal.by
+    return Need(
+        "amber",
+        "waiting",
+        f"Decide: looser rules of {proposal.dataset_name}",
+        f"Proposed by {who} on {words.minute(proposal.at)} UTC.",
+        f"/ui/datasets/{proposal.dataset}/rules",
+        "Decide",
+        is_decision=True,
+    )
+
+
+def _held(job: ListedJob) -> Need:
+    return Need(
+        "amber",
+        "waiting",
+        f"Not started: {_name(job)}, {job.held_by}",
+        f"On {job.dataset_name}, submitted by {who_submitted(job)} on "
+        f"{words.minute(job.submitted_at)} UTC. Workers try again.",
+        f"/ui/jobs/{job.id}",
+        "See why",
+    )
+
+
+def _failed(job: ListedJob) -> Need:
+    return Need(
+        "red",
+        "failed",
+        f"Failed: {_name(job)}, {_fate(job)}",
+        f"On {job.dataset_name}, submitted by {who_submitted(job)} on "
+        f"{words.minute(job.submitted_at)} UTC.",
+        f"/ui/jobs/{job.id}",
+        "See why",
+    )
+
+
+def _used_up(budget: BudgetOut) -> Need:
+    limit = limit_in_words(budget.limited_by, budget.population)
+    return Need(
+        "red",
+        "failed",
+        f"No job on all of {budget.dataset_name} fits any more",
+        f"Limited by {limit}.",
+        f"/ui/datasets/{budget.dataset}",
+        "Open",
+    )
+
+
+def _ending_key(key: ExpiringKey) -> Need:
+    return Need(
+        "amber",
+        "key",
+        f"Key {key.name} ends on {words.minute(key.expires_at)} UTC",
+        f"An administrator rotates it: {key.id}",
+        f"/ui/admin/keys?name={key.id}",
+        "Open",
+    )
 
 
 def _is_used_up(budget: BudgetOut) -> bool:
@@ -124,7 +129,7 @@ def _is_used_up(budget: BudgetOut) -> bool:
     return is_spent and budget.may_submit and not fits
 
 
-def _name(job: ListedJob) -> str:
+def _name(job: ApprovalOut | ListedJob) -> str:
     return job.name or job.algorithm or job.kind
 
 
@@ -134,7 +139,7 @@ def _fate(job: ListedJob) -> str:
     return "nothing was charged"
 
 
-def who_submitted(job: ListedJob) -> str:
+def who_submitted(job: ApprovalOut | ListedJob) -> str:
     """The name of the key that submitted a job, where the reader may know it; else its
     id.
     """

@@ -1,9 +1,9 @@
 """Erases all rows of a dataset, or those of one upload. Every charge stays."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import datetime
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from sqlalchemy.orm import Session
 
@@ -25,7 +25,7 @@ from app.jobs.states import EndReason
 from app.ledger import control, reservations, rules
 from app.ledger.tables import EntryKind
 from app.services.authorization import authorized_dataset, write_as
-from app.services.datasets.upload import opened_book
+from app.services.datasets.upload import opened_book, unless_erased
 from app.services.installation import Installation
 from app.services.jobs.notices import cancel_locked
 from app.services.ledger.heads import open_log
@@ -49,12 +49,17 @@ IF_UNREAD = (
 )
 """What becomes of the places of units, for owners to read before an erasure."""
 
-_FREE = "No job has read these rows, so the places of their units are free again."
-_TAKEN = (
-    "A job has read these rows or waits to read them, or something outside the service was charged since they came. So "
-    "the places of their units stay taken: rows of a unit that had all its places are not stored again. If the job is "
-    "cancelled before it is charged, repeat this erasure: it frees the places."
-)
+Places: TypeAlias = Literal["free", "taken"]
+"""What the places of an erased upload's units are."""
+
+_OF_PLACES: Mapping[Places, str] = {
+    "free": "No job has read these rows, so the places of their units are free again.",
+    "taken": (
+        "A job has read these rows or waits to read them, or something outside the service was charged since they "
+        "came. So the places of their units stay taken: rows of a unit that had all its places are not stored again. "
+        "If the job is cancelled before it is charged, repeat this erasure: it frees the places."
+    ),
+}
 
 
 def delete_dataset(
@@ -232,36 +237,27 @@ def erase_upload(
 
     key = dataset.data_key(installation.storage_keys)
     form = row_layout.arrow_schema(dataset.schema, dataset.partitions)
-    try:
-        with _without_uploads(installation, dataset, key):
-            with write_as(installation, principal) as (session, principal):
-                authorized_dataset(session, principal, dataset.id, MANAGE_DATASET)
-                catalog.locked(session, dataset.id).living()
-                row = catalog.epoch(session, dataset.id, upload)
-                erased_at = mark_upload_erased(
-                    session,
-                    row,
-                    actor=principal.key_id,
-                    at=installation.database.now(session),
-                )
-            open_log(installation).write(upload_record(dataset.id, upload))
-            erasure.erase_upload(
-                installation.files, dataset.id, upload, form=form, key=key
+    with (
+        unless_erased(installation, dataset.id),
+        _without_uploads(installation, dataset, key),
+    ):
+        with write_as(installation, principal) as (session, principal):
+            authorized_dataset(session, principal, dataset.id, MANAGE_DATASET)
+            catalog.locked(session, dataset.id).living()
+            row = catalog.epoch(session, dataset.id, upload)
+            erased_at = mark_upload_erased(
+                session,
+                row,
+                actor=principal.key_id,
+                at=installation.database.now(session),
             )
-            are_places_free = dataset.unit_column is not None and _free_places(
-                installation, principal, dataset.id, upload
-            )
-    except FileNotFoundError:
-        with installation.database.read() as session:
-            # if the dataset was erased meanwhile, this is the error
-            catalog.find(session, dataset.id).living()
-        raise
-
-    places: Literal["free", "taken"] | None = None
-    stays = STAYS
-    if dataset.unit_column is not None:
-        places = "free" if are_places_free else "taken"
-        stays = f"{STAYS} {_FREE if are_places_free else _TAKEN}"
+        open_log(installation).write(upload_record(dataset.id, upload))
+        erasure.erase_upload(installation.files, dataset.id, upload, form=form, key=key)
+        places: Places | None = None
+        stays = STAYS
+        if dataset.unit_column is not None:
+            places = _freed_places(installation, principal, dataset.id, upload)
+            stays = f"{STAYS} {_OF_PLACES[places]}"
     return UploadErasureOut(
         dataset=dataset.id,
         dataset_name=dataset.name,
@@ -272,11 +268,11 @@ def erase_upload(
     )
 
 
-def _free_places(
+def _freed_places(
     installation: Installation, caller: Principal, dataset_id: str, upload: str
-) -> bool:
-    """Frees the places of an upload without rows that no job has read; returns whether
-    they are free.
+) -> Places:
+    """Frees the places of an upload without rows that no job has read; returns what
+    they are then.
 
     The caller holds the dataset's book, so no upload is judged meanwhile. The dataset's
     lock excludes submissions.
@@ -293,7 +289,7 @@ def _free_places(
         )
         if row.places_freed_at is None and not is_covered:
             row.places_freed_at = installation.database.now(session)
-        return row.places_freed_at is not None
+        return "taken" if row.places_freed_at is None else "free"
 
 
 def mark_upload_erased(

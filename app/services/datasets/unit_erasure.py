@@ -11,7 +11,6 @@ from app.access import grants
 from app.access.grants import MANAGE_DATASET, Principal, Role
 from app.core import limits, stamps
 from app.core.errors import (
-    DatasetDeleted,
     InvalidRequest,
     NoRowsOfUnit,
     RoleMissing,
@@ -25,7 +24,7 @@ from app.datasets.erasure_log import ErasedUnit, unit_record
 from app.ledger import control, populations
 from app.ledger.tables import Entry, EntryKind
 from app.services.authorization import authorized_dataset, refreshed, write_as
-from app.services.datasets.upload import opened_book
+from app.services.datasets.upload import opened_book, unless_erased
 from app.services.installation import Installation
 from app.services.ledger.balances import visible_population
 from app.services.ledger.heads import open_log
@@ -231,26 +230,22 @@ def _erase(
     dataset = unit.dataset
     key = unit.key
     store = installation.files
-    try:
-        with opened_book(installation, dataset, key):
-            uploads = _uploads_under_lock(installation, principal, dataset)
-            epochs = [epoch.id for epoch in uploads]
-            row_files.erase_uncommitted(store, dataset.id, committed=epochs)
-            row_ids = [unit.row_id, *unit.similar_ids]
-            found = erasure.stored_ids(
-                store, dataset.id, epochs, key=key, row_ids=row_ids
-            )
-            n_similar = len(found.intersection(unit.similar_ids))
-            if unit.row_id not in found and not is_always_an_act:
-                raise _no_rows(installation, principal, dataset.id, n_similar)
-            entry, is_owner = _recorded(
-                installation, principal, unit, uploads, facts or {}
-            )
-            n_erased = erasure.erase_rows(
-                store, dataset.id, epochs, key=key, row_id=unit.row_id
-            )
-    except FileNotFoundError:  # the dataset was erased meanwhile
-        raise DatasetDeleted from None
+    with (
+        unless_erased(installation, dataset.id),
+        opened_book(installation, dataset, key),
+    ):
+        uploads = _uploads_under_lock(installation, principal, dataset)
+        epochs = [epoch.id for epoch in uploads]
+        row_files.erase_uncommitted(store, dataset.id, committed=epochs)
+        row_ids = [unit.row_id, *unit.similar_ids]
+        found = erasure.stored_ids(store, dataset.id, epochs, key=key, row_ids=row_ids)
+        n_similar = len(found.intersection(unit.similar_ids))
+        if unit.row_id not in found and not is_always_an_act:
+            raise _no_rows(installation, principal, dataset.id, n_similar)
+        entry, is_owner = _recorded(installation, principal, unit, uploads, facts or {})
+        n_erased = erasure.erase_rows(
+            store, dataset.id, epochs, key=key, row_id=unit.row_id
+        )
     if not is_owner:
         return _Act(entry, None, None)
     return _Act(entry, n_erased, n_similar)

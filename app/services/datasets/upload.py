@@ -191,18 +191,13 @@ def upload_rows(
             earlier = stored(session, request)
             if earlier is not None:
                 return _opened(earlier, key)
-    try:
+    with unless_erased(installation, dataset.id):
         if dataset.unit_column is None:
             upload = _Upload(installation, principal, dataset, key, book=None)
             return _opened(upload.run(body, request), key)
         with opened_book(installation, dataset, key) as book:
             upload = _Upload(installation, principal, dataset, key, book)
             return _opened(upload.run(body, request), key)
-    except FileNotFoundError:
-        with installation.database.read() as session:
-            # if the dataset was erased meanwhile, this is the error
-            catalog.find(session, dataset.id).living()
-        raise
 
 
 class _Upload:
@@ -403,6 +398,25 @@ class _Upload:
         *,
         at: datetime,
     ) -> Answer:
+        self._require_addable(session, body, report)
+        dataset_id = self._dataset.id
+        catalog.add_epoch(session, dataset_id, epoch_id=self._epoch_id, at=at)
+        self._is_added = True
+        is_owner = dataset_id in grants.granted_as(session, self._caller, Role.OWNER)
+        report_out = _report_out(
+            self._epoch_id,
+            report,
+            shows_rows=is_owner,
+            warnings=self._warnings(body, report, shows_rows=is_owner),
+        )
+        return _sealed(Answer.of(201, report_out), self._key)
+
+    def _require_addable(
+        self, session: Session, body: SpooledBody, report: "IngestReport"
+    ) -> None:
+        """Checks under the dataset's lock what may have changed while the rows were
+        read, and the limits of all uploads together.
+        """
         dataset_id = self._dataset.id
         declared = catalog.locked(session, dataset_id).living()
         if not declared.is_declared_as(self._dataset):
@@ -430,26 +444,22 @@ class _Upload:
             raise TooLarge(
                 "the number of rows of the dataset", forest_limits.MAX_ROWS_PER_DATASET
             )
-        catalog.add_epoch(session, dataset_id, epoch_id=self._epoch_id, at=at)
-        self._is_added = True
-        is_owner = dataset_id in grants.granted_as(session, self._caller, Role.OWNER)
+
+    def _warnings(
+        self, body: SpooledBody, report: "IngestReport", *, shows_rows: bool
+    ) -> list[str]:
+        """What the answer warns of; PRIVATE with ``shows_rows``."""
         sent_before = [
             _SENT_BEFORE.format(epoch=epoch) for epoch in self._equal(body, report)[:1]
         ]
-        of_units = (
-            [
-                *_similar_units(report),
-                *_crowded_unit(report, self._dataset.max_rows),
-                *_suspicious_columns(report),
-            ]
-            if is_owner
-            else []
-        )
-        warnings = [*sent_before, *of_units]
-        report_out = _report_out(
-            self._epoch_id, report, shows_rows=is_owner, warnings=warnings
-        )
-        return _sealed(Answer.of(201, report_out), self._key)
+        if not shows_rows:
+            return sent_before
+        return [
+            *sent_before,
+            *_similar_units(report),
+            *_crowded_unit(report, self._dataset.max_rows),
+            *_suspicious_columns(report),
+        ]
 
     def _discard_unless_committed(self) -> None:
         """Erases the file of an epoch whose commit failed. After a lost connection it
@@ -546,6 +556,22 @@ def _crowded_unit(report: "IngestReport", max_rows: int) -> Iterator[str]:
     count, row = report.most_over or (0, 0)
     if count > _MANY_ROWS * max_rows and _PERCENT * count >= report.n_read:
         yield _CROWDED.format(count=count, row=row)
+
+
+@contextmanager
+def unless_erased(installation: Installation, dataset_id: str) -> Iterator[None]:
+    """Explains a missing file of a dataset, if the dataset was erased during the block.
+
+    Raises:
+        DatasetDeleted: the dataset was erased.
+        FileNotFoundError: it was not, and a file of it is missing.
+    """
+    try:
+        yield
+    except FileNotFoundError:
+        with installation.database.read() as session:
+            catalog.find(session, dataset_id).living()
+        raise
 
 
 @contextmanager

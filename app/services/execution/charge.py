@@ -354,7 +354,7 @@ def _rows(installation: Installation, session: Session, part: JobPart) -> PartRo
     dataset = catalog.find(session, part.dataset)
     return PartRows(
         schema=dataset.row.schema,
-        row_files=row_names(part),
+        row_files=tuple(map(Path, row_file_names(part))),
         partitions=dataset.row.partitions,
         scope=Scope(part.scope),
         data_key=dataset.data_key(installation.storage_keys),
@@ -362,11 +362,9 @@ def _rows(installation: Installation, session: Session, part: JobPart) -> PartRo
     )
 
 
-def row_names(part: JobPart) -> tuple[Path, ...]:
-    """The names in the store of the rows of one part."""
-    return tuple(
-        Path(row_files.rows_name(part.dataset, epoch)) for epoch in part.epochs
-    )
+def row_file_names(part: JobPart) -> list[str]:
+    """The names in the store of the files of rows of one part, by upload."""
+    return [row_files.rows_name(part.dataset, epoch) for epoch in part.epochs]
 
 
 def planned_bytes(session: Session, row: JobRow) -> int:

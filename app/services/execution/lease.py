@@ -32,7 +32,7 @@ class Stopped(GrovekeeperError):
     sentence = "a worker stopped while it brought the files of a job"
 
 
-_WHY = {
+_SENTENCES = {
     PutBack.NO_ROOM: "the output of a job cannot be stored",
     PutBack.ROWS_ABSENT: "the rows of a job cannot be read",
     PutBack.MODEL_ABSENT: "the file of a model cannot be read",
@@ -47,8 +47,8 @@ class CannotRun(Unavailable):
         hold: the public reason.
     """
 
-    def __init__(self, hold: PutBack, why: str | None = None) -> None:
-        super().__init__(why or _WHY[hold])
+    def __init__(self, hold: PutBack, sentence: str | None = None) -> None:
+        super().__init__(sentence or _SENTENCES[hold])
         self.hold = hold
 
 

@@ -36,7 +36,7 @@ from app.core.errors import (
 from app.core.files import Directory, StoreUnreachable
 from app.core.processes import Stop
 from app.core.sealed_files import SealBroken, SealedFile
-from app.datasets import catalog
+from app.datasets import catalog, row_files
 from app.jobs import queue
 from app.jobs.queue import Claim
 from app.jobs.states import EndReason, JobState, PutBack
@@ -53,7 +53,7 @@ from app.services.execution.charge import (
     charged_task,
     cluster_of,
     planned_bytes,
-    row_names,
+    row_file_names,
 )
 from app.services.execution.lease import CannotRun, Lease, Stopped
 from app.services.installation import Installation
@@ -211,7 +211,7 @@ def run_job(
             # sweeper finds the output through it.
             shutil.rmtree(task.folder, ignore_errors=True)
     except CannotRun as cause:
-        _put_back(installation, claim, partial(queue.put_back, why=cause.hold))
+        _put_back(installation, claim, partial(queue.put_back, hold=cause.hold))
         raise
 
 
@@ -248,7 +248,7 @@ def _charged(
     except SealBroken:
         _give_back(installation, claim, reason=EndReason.DAMAGED)
     except CodeNotLoaded:
-        _put_back(installation, claim, partial(queue.requeue, why=PutBack.CANNOT_LOAD))
+        _put_back(installation, claim, partial(queue.requeue, hold=PutBack.CANNOT_LOAD))
         raise
     except (Frozen, Stopped):
         _put_back(installation, claim)
@@ -260,7 +260,7 @@ def _needs(installation: Installation, claim: Claim) -> Needs:
         row = queue.job(session, claim.job_id)
         cluster = cluster_of(installation, session, row)
         output_bytes = planned_bytes(session, row)
-        names = [name.as_posix() for part in row.parts for name in row_names(part)]
+        names = [name for part in row.parts for name in row_file_names(part)]
     store = installation.files
     if isinstance(store, Directory):
         names = [str(store.path(name)) for name in names]
@@ -412,18 +412,19 @@ def _authenticate_rows(installation: Installation, claim: Claim) -> None:
     store = installation.files
     for part, key in living:
         try:
-            for name in row_names(part):
+            for upload in part.epochs:
+                name = row_files.rows_name(part.dataset, upload)
                 if is_copied_later:
-                    store.open(name.as_posix()).close()
+                    store.open(name).close()
                 else:
-                    SealedFile.at(store.local(name.as_posix()), key).authenticate()
+                    SealedFile.at(store.local(name), key).authenticate()
         except SealBroken:
             _log.error(
                 "a job fails, uncharged: a file of its rows is damaged; restore the file from a backup",
                 extra={
                     "job_id": claim.job_id,
                     "dataset_id": part.dataset,
-                    "upload_id": name.stem,
+                    "upload_id": upload,
                 },
             )
             raise

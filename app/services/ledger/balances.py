@@ -373,8 +373,8 @@ def change_cap(
         account = find_account(session, principal, reference, MANAGE_DATASET)
         # The conversion is slow on zcdp and gdp accounts, so it runs before anything is
         # locked.
-        limit = statements.highest_cap(session, account.id)
-        accountant, delta = limit.amount.accountant, limit.delta.converted_at
+        highest = statements.highest_cap(session, account.id)
+        accountant, delta = highest.amount.accountant, highest.delta.converted_at
         if body.cap is not None:
             cap = _cap(accountant, body.cap, delta, at="/cap")
         else:
@@ -391,37 +391,50 @@ def change_cap(
         account = find_account(session, principal, account.id, MANAGE_DATASET)
 
         def work() -> Answer:
-            dataset = None
-            if account.dataset is not None:
-                dataset = catalog.locked(session, account.id).living()
-            entry = _changed(
-                session, principal, account.id, cap=cap, reason=body.reason
+            balance = _change(
+                installation, session, principal, account, cap=cap, reason=body.reason
             )
-            balance = balance_of(session, account)
-            if dataset is not None:
-                highest = statements.highest_cap(session, dataset.id)
-                limit = statements.printable_at(
-                    highest, cap=balance.cap, load=balance.load
-                )
-                models.put_guarantee(
-                    session, dataset.id, of_account(session, dataset, limit)
-                )
-            notices.budgets_changed(
-                session, [account.id], at=installation.database.now(session)
-            )
-            facts = {"account": account.id, "sequence": entry.sequence}
-            control.record(
-                session, EntryKind.CAP_CHANGED, actor=principal.key_id, **facts
-            )
-            allowance = rules.allowance(session, account.id, principal.key_id)
-            shown = balance_out(
-                account, balance.within(allowance.room, allowance.limited_by)
-            ).model_dump()
-            return Answer.of(
-                200, ChangedCap.model_validate({**shown, "warnings": warnings})
-            )
+            changed = {**balance.model_dump(), "warnings": warnings}
+            return Answer.of(200, ChangedCap.model_validate(changed))
 
         return once(session, identity, at=installation.database.now(session), work=work)
+
+
+def _change(
+    installation: Installation,
+    session: Session,
+    principal: Principal,
+    account: Account,
+    *,
+    cap: int,
+    reason: str,
+) -> BalanceOut:
+    """Changes the cap, in the ledger and in what follows from it; returns the balance
+    under the new cap.
+    """
+    dataset = None
+    if account.dataset is not None:
+        dataset = catalog.locked(session, account.id).living()
+    entry = _changed(session, principal, account.id, cap=cap, reason=reason)
+    balance = balance_of(session, account)
+    if dataset is not None:
+        _print_guarantee(session, dataset, balance)
+    notices.budgets_changed(
+        session, [account.id], at=installation.database.now(session)
+    )
+    facts = {"account": account.id, "sequence": entry.sequence}
+    control.record(session, EntryKind.CAP_CHANGED, actor=principal.key_id, **facts)
+    allowance = rules.allowance(session, account.id, principal.key_id)
+    return balance_out(account, balance.within(allowance.room, allowance.limited_by))
+
+
+def _print_guarantee(
+    session: Session, dataset: Dataset, balance: statements.Balance
+) -> None:
+    """Writes the guarantee under the new cap on the cards of the dataset's models."""
+    highest = statements.highest_cap(session, dataset.id)
+    printable = statements.printable_at(highest, cap=balance.cap, load=balance.load)
+    models.put_guarantee(session, dataset.id, of_account(session, dataset, printable))
 
 
 def may_change_cap(

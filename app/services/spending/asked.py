@@ -154,9 +154,9 @@ def _query_asked(
     rows: Sequence[Any] = session.execute(
         _ASKED, {"key_id": caller.key_id, "references": references}
     ).all()
-    found = [row for row in rows if row.DatasetRow is not None]
-    by_name = {row.DatasetRow.living_name: row for row in found}
-    by_id = {row.DatasetRow.id: row for row in found}
+    of_datasets = [row for row in rows if row.DatasetRow is not None]
+    by_name = {row.DatasetRow.living_name: row for row in of_datasets}
+    by_id = {row.DatasetRow.id: row for row in of_datasets}
     return rows[0].KeyRow if rows else None, {**by_name, **by_id}
 
 

@@ -112,13 +112,13 @@ def quote_parts(
     """Quotes a job's parts for a key. Datasets of one population share its cap, so all
     parts are judged together.
     """
-    asked = [part.asked for part in parts]
     requests = [
-        AskedAmount(each.dataset.id, each.amount, each.resolved_scope) for each in asked
+        AskedAmount(asked.dataset.id, asked.amount, asked.resolved_scope)
+        for asked in (part.asked for part in parts)
     ]
     balances = statements.balances_of_job(session, requests, principal.key_id)
     allowances = rules.allowances(
-        session, {each.dataset.id for each in asked}, principal.key_id
+        session, {part.asked.dataset.id for part in parts}, principal.key_id
     )
     quotes = []
     for position, (part, balance) in enumerate(zip(parts, balances, strict=True)):
@@ -217,17 +217,17 @@ def _of_number(
 ) -> ExpectedAccuracyOut:
     """The share of the spread of a number that forests explained on similar tables."""
     terms = part.terms
-    found = None
+    similar = None
     if rows is not None:
         epsilon = _at_other_delta(part, float(terms.epsilon), of=terms.delta, to=DELTA)
-        run = f"{algorithm}@{terms.accountant}"
-        found = explained(run, rows=rows, epsilon=epsilon / terms.max_rows)
-    if found is None:
+        name_of_run = f"{algorithm}@{terms.accountant}"
+        similar = explained(name_of_run, rows=rows, epsilon=epsilon / terms.max_rows)
+    if similar is None:
         return _unknown(_NUMBERS_NOT_MEASURED)
     sentence = (
-        f"Expect an R² of about {found.middle:.2f}, as in the middle of {found.n_tables} public tables of similar "
-        f"rows × ε, half of them between {found.low:.2f} and {found.high:.2f}; forests without privacy reached "
-        f"{found.forest:.2f} there. 1 is a perfect prediction, 0 the mean of the label for every row; your table may "
+        f"Expect an R² of about {similar.middle:.2f}, as in the middle of {similar.n_tables} public tables of similar "
+        f"rows × ε, half of them between {similar.low:.2f} and {similar.high:.2f}; forests without privacy reached "
+        f"{similar.forest:.2f} there. 1 is a perfect prediction, 0 the mean of the label for every row; your table may "
         "be easier or harder."
     )
     return _unknown(_NUMBERS_MEASURED).model_copy(update={"sentence": sentence})

@@ -240,9 +240,9 @@ class Authorized:
             replace(source, uploads=uploads[source.dataset.id])
             for source in self.sources
         ]
-        locked = replace(self, sources=sources)
+        with_uploads = replace(self, sources=sources)
         return Locked(
-            locked,
+            with_uploads,
             request,
             now,
             n_unfinished=first.n_unfinished,
@@ -289,12 +289,12 @@ class Locked:
         parts = []
         for part in planned:
             planned_from = part.asked.source
-            now = present.get(planned_from.dataset.id)
-            if now is None or not now.continues(planned_from):
+            present_source = present.get(planned_from.dataset.id)
+            if present_source is None or not present_source.continues(planned_from):
                 raise Unavailable(
                     "the dataset changed while the job was planned; nothing was charged"
                 )
-            parts.append(part.with_uploads(now.uploads))
+            parts.append(part.with_uploads(present_source.uploads))
         return parts
 
     def accept(self, job: Job) -> Answer:

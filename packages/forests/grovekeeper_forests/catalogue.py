@@ -195,7 +195,9 @@ def read_outs(slug: str, label: Label | None = None) -> tuple[str, ...]:
 
 def number_algorithms() -> tuple[str, ...]:
     """The algorithms that learn a label that is a number."""
-    return tuple(slug for slug, each in BY_SLUG.items() if each.predicts_numbers)
+    return tuple(
+        slug for slug, described in BY_SLUG.items() if described.predicts_numbers
+    )
 
 
 def algorithms() -> list[dict[str, object]]:
