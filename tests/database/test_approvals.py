@@ -34,7 +34,7 @@ from tests.support import job_kinds
 from tests.support.asking import show_plan
 from tests.support.crash_scene import ADMIN, OWNER, STRANGER, Scene, open_installation
 from tests.support.databases import on_one_database
-from tests.support.job_kinds import claimed, must_not_run
+from tests.support.job_kinds import claimed, must_not_run, run_here
 from tests.support.ruled import SECOND, decided, grant, set_rules
 from tests.support.sweeping import expired_at
 from tests.support.two_datasets import Pair
@@ -378,5 +378,5 @@ def test_a_submitter_that_lost_its_grant_gets_no_charge_from_an_approval(
         guarded.installation, OWNER, guarded.dataset_id, SECOND.key_id, role="predictor"
     )
     decided(guarded, job_id, "approve", by=OWNER)
-    run_job.run_job(guarded.installation, claimed(guarded.installation), must_not_run)
+    run_here(guarded.installation, claimed(guarded.installation), must_not_run)
     assert guarded.end(job_id) == ("failed", "revoked", ["reserve", "void"])

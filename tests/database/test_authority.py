@@ -12,12 +12,11 @@ import pytest
 from app.core.errors import NotFound, RoleMissing, Unauthenticated
 from app.jobs.states import EndReason, JobState
 from app.services.authorization import write_as
-from app.services.execution.run_job import run_job
 from app.services.jobs.task import JobTask
 from app.services.keys import put_grant, remove_grant, revoke_key, rotate_key
 from app.wire.keys import RotationIn
 from tests.support.crash_scene import ADMIN, OWNER, STRANGER, Scene
-from tests.support.job_kinds import claimed, must_not_run
+from tests.support.job_kinds import claimed, must_not_run, run_here
 from tests.support.two_datasets import Pair
 
 pytestmark = pytest.mark.contract
@@ -45,7 +44,7 @@ def test_a_job_whose_submitter_lost_its_authority_before_the_charge_is_void(
 ) -> None:
     job_id = scene.submit_job(key="k")
     take_away(scene)
-    run_job(scene.installation, claimed(scene.installation), must_not_run)
+    run_here(scene.installation, claimed(scene.installation), must_not_run)
     row = scene.job(job_id)
     assert (row.state, row.reason, row.charged_at) == (
         JobState.FAILED,
@@ -62,7 +61,7 @@ def test_a_job_of_two_datasets_needs_both_grants_at_its_charge(scene: Scene) -> 
         scene.installation, ADMIN, pair.second.dataset_id, ADMIN.key_id, role="owner"
     )
     remove_grant(scene.installation, ADMIN, pair.second.dataset_id, KEY)
-    run_job(scene.installation, claimed(scene.installation), must_not_run)
+    run_here(scene.installation, claimed(scene.installation), must_not_run)
     assert scene.job(job_id).reason == EndReason.REVOKED
     assert pair.kinds_of(job_id) == (["reserve", "void"], ["reserve", "void"])
 
@@ -79,7 +78,7 @@ def test_a_job_of_a_key_that_was_revoked_after_the_charge_ends_as_any_other(
         _revoke(scene)
         task.output_path.write_bytes(b"nothing")
 
-    run_job(scene.installation, claimed(scene.installation), revoke_and_end)
+    run_here(scene.installation, claimed(scene.installation), revoke_and_end)
     assert (scene.job(job_id).reason, scene.kinds_of(job_id)) == (
         EndReason.FAILED,
         ["reserve", "charge"],

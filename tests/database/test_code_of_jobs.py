@@ -32,7 +32,7 @@ from grovekeeper_forests.errors import (
 from tests.support.asking import submit_training
 from tests.support.crash_scene import OWNER, Scene
 from tests.support.databases import on_one_database
-from tests.support.job_kinds import claimed, evaluation, profile, request, run
+from tests.support.job_kinds import claimed, evaluation, profile, request, run, run_here
 
 pytestmark = pytest.mark.contract
 
@@ -132,7 +132,7 @@ def test_a_folder_that_cannot_be_written_costs_nothing(
 
     monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(run_job.Unavailable):
-        run_job.run_job(scene.installation, claimed(scene.installation), never)
+        run_here(scene.installation, claimed(scene.installation), never)
     assert scene.job(job_id).charged_at is None
 
 

@@ -19,7 +19,12 @@ from app.services.datasets import erase as deletion
 from app.services.datasets.erase import delete_dataset, erase_due
 from app.services.execution import charge, run_job
 from tests.support.crash_scene import OWNER, Scene, open_reservations
-from tests.support.job_kinds import claimed, perform_here, submitted_and_claimed
+from tests.support.job_kinds import (
+    claimed,
+    perform_here,
+    run_here,
+    submitted_and_claimed,
+)
 from tests.support.two_datasets import Pair
 
 pytestmark = pytest.mark.contract
@@ -174,7 +179,7 @@ def test_a_job_that_was_claimed_before_the_deletion_is_not_charged_after_it(
         ["reserve", "charge"],
     ), "a running job ends at once"
     assert scene.job(job_id).state == "running"
-    run_job.run_job(scene.installation, claim, perform_here)
+    run_here(scene.installation, claim, perform_here)
     assert scene.end(job_id) == ("cancelled", "dataset-erased", ["reserve", "void"])
 
 

@@ -26,7 +26,7 @@ from tests.support import job_kinds
 from tests.support.asking import show_plan
 from tests.support.crash_scene import ADMIN, OWNER, Scene
 from tests.support.databases import on_one_database
-from tests.support.job_kinds import claimed
+from tests.support.job_kinds import claimed, run_here
 from tests.support.ruled import SECOND, grant, set_rules
 from tests.support.two_datasets import Pair
 from tests.support.waiting import eventually
@@ -115,7 +115,7 @@ def test_between_the_date_and_the_sweep_no_row_is_read(scene: Scene) -> None:
     def must_not_run(_: JobTask) -> None:
         raise AssertionError("rows would be read")
 
-    run_job.run_job(scene.installation, claim, must_not_run)
+    run_here(scene.installation, claim, must_not_run)
     assert scene.job(claim_of).state == "queued"
     _freeze(scene)
     assert (

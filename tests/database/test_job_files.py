@@ -22,7 +22,13 @@ from app.services.jobs import show_jobs
 from app.services.jobs.task import JobTask
 from tests.support.crash_scene import OWNER, Scene
 from tests.support.databases import on_one_database
-from tests.support.job_kinds import claimed, must_not_run, perform_here, profile
+from tests.support.job_kinds import (
+    claimed,
+    must_not_run,
+    perform_here,
+    profile,
+    run_here,
+)
 
 pytestmark = [pytest.mark.contract, on_one_database]
 _GIVE_UP_S = 60
@@ -74,7 +80,7 @@ def test_copying_rows_keeps_the_lease_alive_before_and_after_the_charge(
         return local(files, name)
 
     monkeypatch.setattr(store, "local", copied_slowly)
-    run_job.run_job(brief(scene), claim, perform_here)
+    run_here(brief(scene), claim, perform_here)
     assert kinds[:2] == [["reserve"], ["reserve", "charge"]]
 
 
@@ -101,7 +107,7 @@ def test_storing_the_output_keeps_the_lease_alive_and_the_progress(
         return put(artifacts, data)
 
     monkeypatch.setattr(ArtifactStore, "put", stored_slowly)
-    run_job.run_job(brief(scene), claim, perform_here)
+    run_here(brief(scene), claim, perform_here)
     assert scene.end(job_id) == (JobState.SUCCEEDED, None, ["reserve", "charge"])
     assert trees == [2]
 
@@ -122,7 +128,7 @@ def test_an_outage_while_the_output_is_stored_loses_no_output(
 
     monkeypatch.setattr(ArtifactStore, "put", put_later)
     monkeypatch.setattr(run_job, "STORE_RETRY_S", (0.01, 0.01))
-    run_job.run_job(scene.installation, claimed(scene.installation), perform_here)
+    run_here(scene.installation, claimed(scene.installation), perform_here)
     assert scene.end(job_id) == (JobState.SUCCEEDED, None, ["reserve", "charge"])
 
 
@@ -164,7 +170,7 @@ def run_until(
     actor = threading.Thread(target=lambda: began.wait(timeout=_GIVE_UP_S) and act())
     actor.start()
     try:
-        run_job.run_job(installation, claim, must_not_run, stop=stop)
+        run_here(installation, claim, must_not_run, stop=stop)
     finally:
         actor.join()
 
@@ -223,7 +229,7 @@ def test_an_outage_right_after_the_charge_costs_nothing(
 
     monkeypatch.setattr(store, "local", away)
     monkeypatch.setattr(run_job, "STORE_RETRY_S", (0.01, 0.01))
-    run_job.run_job(
+    run_here(
         brief(scene, release_interval_s=interval_s),
         claimed(scene.installation),
         perform_here,
@@ -255,9 +261,7 @@ def test_rows_that_cannot_be_copied_after_the_charge_fail_the_job_when_its_child
 
     monkeypatch.setattr(store, "local", fails)
     monkeypatch.setattr(run_job, "STORE_RETRY_S", (0.01, 0.01))
-    run_job.run_job(
-        brief(scene, release_interval_s=1), claimed(scene.installation), run
-    )
+    run_here(brief(scene, release_interval_s=1), claimed(scene.installation), run)
     assert scene.end(job_id) == (
         JobState.FAILED,
         EndReason.FAILED,

@@ -44,6 +44,7 @@ from tests.support.job_kinds import (
     perform_here,
     profile,
     run,
+    run_here,
 )
 from tests.support.sweeping import expired_at
 
@@ -62,7 +63,7 @@ def test_models_are_laid_out_unreadable_to_others(scene: Scene) -> None:
         ] == []
         perform_here(task)
 
-    run_job.run_job(scene.installation, claim, perform_later)
+    run_here(scene.installation, claim, perform_later)
     assert scene.end(job_id) == ("succeeded", None, ["reserve", "charge"])
 
 

@@ -15,13 +15,12 @@ from app.jobs.states import EndReason, JobState
 from app.ledger import control, tables
 from app.services.authorization import authenticate, confirm, write_as
 from app.services.execution.charge import charge_claimed
-from app.services.execution.run_job import run_job
 from app.services.jobs import show_jobs
 from app.services.keys import create_key, revoke_key, rotate_key
 from app.wire.keys import KeyIn, RotationIn
 from tests.support.crash_scene import ADMIN, OWNER, Scene
 from tests.support.databases import on_one_database
-from tests.support.job_kinds import claimed, must_not_run
+from tests.support.job_kinds import claimed, must_not_run, run_here
 
 pytestmark = pytest.mark.contract
 
@@ -94,7 +93,7 @@ def test_a_job_is_void_if_the_key_of_its_submitter_expires_before_the_charge(
 ) -> None:
     job_id = scene.submit_job(key="k")
     _expire(scene, OWNER.key_id)
-    run_job(scene.installation, claimed(scene.installation), must_not_run)
+    run_here(scene.installation, claimed(scene.installation), must_not_run)
     assert scene.end(job_id) == (
         JobState.FAILED,
         EndReason.KEY_EXPIRED,
@@ -109,7 +108,7 @@ def test_a_job_of_a_key_that_was_revoked_and_has_expired_names_the_revocation(
     job_id = scene.submit_job(key="k")
     revoke_key(scene.installation, ADMIN, OWNER.key_id)
     _expire(scene, OWNER.key_id)
-    run_job(scene.installation, claimed(scene.installation), must_not_run)
+    run_here(scene.installation, claimed(scene.installation), must_not_run)
     assert scene.end(job_id) == (
         JobState.FAILED,
         EndReason.REVOKED,

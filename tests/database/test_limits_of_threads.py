@@ -33,6 +33,7 @@ from tests.support.job_kinds import (
     must_not_run,
     perform_here,
     profile,
+    run_here,
 )
 
 pytestmark = pytest.mark.contract
@@ -75,7 +76,7 @@ def test_a_paid_job_needs_no_further_thread(
     job_id, claim = submit[kind](), claimed(scene.installation)
     with monkeypatch.context() as limited:
         after_the_charge(limited, lambda: allow(0, limited))
-        run_job.run_job(scene.installation, claim, perform_here)
+        run_here(scene.installation, claim, perform_here)
     assert scene.end(job_id) == (JobState.SUCCEEDED, None, ["reserve", "charge"])
 
 
@@ -92,9 +93,9 @@ def test_a_job_waits_uncharged_or_runs(
             with pytest.raises(
                 Unavailable, match="this machine starts no further thread"
             ):
-                run_job.run_job(scene.installation, claim, must_not_run)
+                run_here(scene.installation, claim, must_not_run)
         else:
-            run_job.run_job(scene.installation, claim, perform_here)
+            run_here(scene.installation, claim, perform_here)
     charged = [["reserve"], ["reserve", "charge"]]
     assert scene.end(job_id)[2] == charged[n_threads]
 

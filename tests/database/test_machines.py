@@ -27,7 +27,7 @@ from app.services.datasets.erase import delete_dataset, erase_upload
 from app.services.datasets.unit_erasure import erase_unit
 from app.services.drawing.perform import perform
 from app.services.execution import run_job as running
-from app.services.execution.run_job import claim_next, run_job
+from app.services.execution.run_job import claim_next
 from app.services.execution.sweep import tidy_rows
 from app.services.installation import Installation
 from app.services.jobs.task import JobTask
@@ -35,7 +35,7 @@ from app.services.ledger.heads import Heads
 from tests.support import people
 from tests.support.crash_scene import OWNER, Scene, open_with
 from tests.support.databases import on_one_database
-from tests.support.job_kinds import claimed, must_not_run
+from tests.support.job_kinds import claimed, must_not_run, run_here
 from tests.support.sweeping import expired_at
 
 pytestmark = [pytest.mark.contract, pytest.mark.in_turn("database_url")]
@@ -121,7 +121,7 @@ def test_rows_of_one_machine_train_on_another_and_a_third_has_the_model(
 ) -> None:
     scene = Scene.declared(first)
     job = scene.submit_job(key="k")
-    run_job(second, claimed(second), _run)
+    run_here(second, claimed(second), _run)
     assert scene.end(job) == (JobState.SUCCEEDED, None, CHARGED)
     with first.database.read() as session:
         (digest,) = models.digests(session)
@@ -148,12 +148,12 @@ def test_a_store_that_takes_no_object_costs_nothing(
 
     with monkeypatch.context() as without_right, pytest.raises(Unavailable):
         without_right.setattr(obstore, "put", denied)
-        run_job(second, claim, must_not_run)
+        run_here(second, claim, must_not_run)
     assert scene.end(job) == (JobState.QUEUED, "no-room", ["reserve"])
     assert "a job waits, uncharged: the home or the store of models" in caplog.text
     assert "canary" not in caplog.text
     expired_at(second, datetime.now(UTC) + timedelta(hours=1))
-    run_job(second, claimed(second), _run)
+    run_here(second, claimed(second), _run)
     assert scene.end(job) == (JobState.SUCCEEDED, None, CHARGED)
 
 
@@ -298,7 +298,7 @@ def test_an_outage_before_the_charge_leaves_the_job_waiting(
     job, claim = scene.submit_job(key="k"), claimed(second)
     cut()
     with pytest.raises(Unavailable, match="the rows of a job cannot be read"):
-        run_job(second, claim, _run)
+        run_here(second, claim, _run)
     assert scene.end(job) == (JobState.QUEUED, "rows-absent", ["reserve"])
 
 
@@ -317,7 +317,7 @@ def test_an_outage_after_the_charge_fails_the_job_as_a_broken_disk_does(
 
     scene = Scene.declared(first)
     job = scene.submit_job(key="k")
-    run_job(second, claimed(second), run_and_cut)
+    run_here(second, claimed(second), run_and_cut)
     assert scene.end(job) == (JobState.FAILED, EndReason.FAILED, CHARGED)
     assert claim_next(second) is None
 

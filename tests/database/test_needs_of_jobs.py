@@ -29,6 +29,7 @@ from tests.support.job_kinds import (
     must_not_run,
     perform_here,
     profile,
+    run_here,
 )
 
 pytestmark = [pytest.mark.contract, on_one_database]
@@ -322,5 +323,5 @@ def test_rows_that_are_copied_later_need_a_cache_that_takes_files(
     installation = replace(scene.installation, files=store)
     (scene.installation.home / "cache").write_text("in the way")
     with pytest.raises(Unavailable):
-        run_job.run_job(installation, claimed(installation), must_not_run)
+        run_here(installation, claimed(installation), must_not_run)
     assert scene.end(job_id) == (JobState.QUEUED, "no-room", ["reserve"])

@@ -36,6 +36,7 @@ from tests.support.job_kinds import (
     model,
     perform_here,
     profile,
+    run_here,
     submitted_and_claimed,
 )
 from tests.support.sweeping import expired_at, tidy_after_a_lease
@@ -152,7 +153,7 @@ def test_the_last_commit_is_repeated_until_the_database_answers(
         eventually(lambda: outage.refused > 5 * _FORMER_ATTEMPTS, within_s=60)
         outage.is_on = False
 
-    run_job.run_job(scene.installation, claimed(scene.installation), work)
+    run_here(scene.installation, claimed(scene.installation), work)
     assert outage.refused > 5 * _FORMER_ATTEMPTS
     assert scene.end(job_id) == ("succeeded", None, PAID)
     assert _n_outputs(scene, job_id) == 1
@@ -174,7 +175,7 @@ def test_a_sweep_that_is_first_after_an_outage_registers_what_the_worker_is_abou
         register(*arguments)
 
     monkeypatch.setattr(run_job, "_register", sweep_first)
-    run_job.run_job(scene.installation, claim, perform_here)
+    run_here(scene.installation, claim, perform_here)
     assert n_swept == [1]
     assert scene.end(job_id) == ("succeeded", None, PAID)
     with scene.installation.database.read() as session:
@@ -204,7 +205,7 @@ def test_a_worker_whose_lease_ended_in_an_outage_extends_it_after_the_first_swee
         assert eventually(is_extended, within_s=60)
         perform_here(task)
 
-    run_job.run_job(scene.installation, claim, work)
+    run_here(scene.installation, claim, work)
     assert scene.end(job_id) == ("succeeded", None, PAID)
 
 
@@ -238,7 +239,7 @@ def test_an_extension_that_fails_is_tried_again(
         kept.require()
         perform_here(task)
 
-    run_job.run_job(scene.installation, claim, work)
+    run_here(scene.installation, claim, work)
     assert scene.end(job_id) == ("succeeded", None, PAID)
     assert caplog.text.count("a heartbeat failed") == 2
 
@@ -287,9 +288,7 @@ def test_a_worker_that_stops_in_an_outage_leaves_its_output_to_a_sweep(
         getattr(stop, signal).set()
 
     with pytest.raises(Unavailable):
-        run_job.run_job(
-            scene.installation, claimed(scene.installation), work, stop=stop
-        )
+        run_here(scene.installation, claimed(scene.installation), work, stop=stop)
     with outage.over():
         assert scene.end(job_id) == ("running", None, PAID)
     outage.is_on = False
@@ -322,9 +321,7 @@ def _noted(scene: Scene, outage: Outage) -> str:
         stop.now.set()
 
     with pytest.raises(Unavailable):
-        run_job.run_job(
-            scene.installation, claimed(scene.installation), work, stop=stop
-        )
+        run_here(scene.installation, claimed(scene.installation), work, stop=stop)
     outage.is_on = False
     assert finished.noted_jobs(scene.installation) == [job_id]
     return job_id
@@ -427,7 +424,7 @@ def test_a_note_that_cannot_be_written_does_not_fail_the_job(
         perform_here(task)
         monkeypatch.setattr("app.core.files.StoredFile.new", full)
 
-    run_job.run_job(scene.installation, claim, work)
+    run_here(scene.installation, claim, work)
     assert scene.end(job_id) == ("succeeded", None, PAID)
 
 
@@ -462,7 +459,7 @@ def test_a_last_commit_and_a_sweep_at_once_end_the_job_once(
                 lambda job_id=job_id, both=both: _swept(scene, job_id, both)
             )
             try:
-                run_job.run_job(scene.installation, claim, work)
+                run_here(scene.installation, claim, work)
             except LeaseLost:
                 assert not has_note
             swept.result(timeout=60)
@@ -508,10 +505,10 @@ def test_a_charge_whose_answer_is_lost_is_not_spent_for_nothing(
 
     monkeypatch.setattr(Database, "write", cut_once)
     if is_committed:
-        run_job.run_job(scene.installation, claim, work)
+        run_here(scene.installation, claim, work)
         assert (scene.end(job_id), ran) == (("succeeded", None, PAID), [job_id])
     else:
         with pytest.raises(Unavailable):
-            run_job.run_job(scene.installation, claim, work)
+            run_here(scene.installation, claim, work)
         assert (scene.end(job_id), ran) == (("running", None, ["reserve"]), [])
     scene.verified()

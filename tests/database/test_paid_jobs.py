@@ -507,6 +507,7 @@ from pathlib import Path
 from app.services.execution import run_job
 from tests.database.test_paid_jobs import TAMPERED
 from tests.support.crash_scene import opened
+from tests.support.job_kinds import run_here
 
 def run(task, _kept):
     raise SystemExit("a job ran that was not paid for")
@@ -517,7 +518,7 @@ for name, tamper in TAMPERED.items():
         with opened(f"sqlite:///{database}", Path(folder) / "home") as scene:
             job_id = scene.submit_job(key="k", scope={"shard": [0]})
             tamper(scene, job_id)
-            run_job.run_job(scene.installation, run_job.claim_next(scene.installation), run)
+            run_here(scene.installation, run_job.claim_next(scene.installation), run)
             if scene.job(job_id).state != "failed" or scene.kinds_of(job_id) != ["reserve", "void"]:
                 raise SystemExit(name)
 print("all refused")

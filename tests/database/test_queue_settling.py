@@ -28,7 +28,7 @@ from app.services.execution.sweep import tidy_jobs
 from app.services.jobs import show_jobs
 from app.services.jobs.task import OUTPUT, JobTask
 from tests.support.crash_scene import OWNER, Scene
-from tests.support.job_kinds import perform_here, submitted_and_claimed
+from tests.support.job_kinds import perform_here, run_here, submitted_and_claimed
 from tests.support.sweeping import expired_at, tidy_after_a_lease
 
 pytestmark = pytest.mark.contract
@@ -38,7 +38,7 @@ MUCH_LATER = timedelta(hours=1)
 
 def test_a_grown_forest_is_a_model_and_nothing_else_is_left(scene: Scene) -> None:
     job_id, claim = submitted_and_claimed(scene)
-    run_job.run_job(scene.installation, claim, perform_here)
+    run_here(scene.installation, claim, perform_here)
     assert scene.end(job_id) == ("succeeded", None, ["reserve", "charge"])
     row = scene.job(job_id)
     with scene.installation.database.read() as session:
@@ -67,7 +67,7 @@ def test_a_child_that_leaves_no_forest_fails_the_job_and_the_charge_stays(
     scene: Scene, train: Callable[[JobTask], None]
 ) -> None:
     job_id, claim = submitted_and_claimed(scene)
-    run_job.run_job(scene.installation, claim, train)
+    run_here(scene.installation, claim, train)
     assert scene.end(job_id) == ("failed", "failed", ["reserve", "charge"])
     assert scene.job(job_id).release_id is None
     scene.assert_no_orphans()
@@ -84,7 +84,7 @@ def test_a_full_disk_fails_the_job_and_leaves_no_half_of_an_artifact(
         monkeypatch.setattr(os, "fsync", full)
 
     job_id, claim = submitted_and_claimed(scene)
-    run_job.run_job(scene.installation, claim, grow)
+    run_here(scene.installation, claim, grow)
     assert scene.end(job_id) == ("failed", "failed", ["reserve", "charge"])
     scene.assert_no_orphans()
 
@@ -108,7 +108,7 @@ def test_an_output_is_registered_once_whether_the_commit_or_its_answer_is_lost_w
     if is_committed:
         monkeypatch.setattr(shutil, "rmtree", cut)
     with pytest.raises(Unavailable):
-        run_job.run_job(scene.installation, claim, grow, stop=stop)
+        run_here(scene.installation, claim, grow, stop=stop)
     monkeypatch.undo()
     assert expired_at(scene.installation, datetime.now(UTC) + MUCH_LATER) == (
         not is_committed
@@ -139,7 +139,7 @@ def test_a_last_commit_that_fails_once_is_tried_again_and_happens_once(
         monkeypatch.setattr(Database, "write", cut_once)
 
     job_id, claim = submitted_and_claimed(scene)
-    run_job.run_job(scene.installation, claim, grow)
+    run_here(scene.installation, claim, grow)
     assert next(cuts, None) is None
     assert scene.end(job_id) == ("succeeded", None, ["reserve", "charge"])
     with scene.installation.database.read() as session:
@@ -168,7 +168,7 @@ def test_a_claimed_job_that_is_cancelled_is_never_charged(scene: Scene) -> None:
     job_id, claim = submitted_and_claimed(scene)
     show_jobs.cancel_job(scene.installation, OWNER, job_id)
     with pytest.raises(LeaseLost):
-        run_job.run_job(scene.installation, claim, perform_here)
+        run_here(scene.installation, claim, perform_here)
     assert scene.end(job_id) == ("cancelled", "cancelled", ["reserve", "void"])
     # Who lost the lease leaves the folder to the sweeper: the next worker of the job
     # may use it by now. A worker that has not looked at its lease yet is in it.
@@ -188,7 +188,7 @@ def test_a_running_job_that_is_cancelled_stays_charged_and_leaves_no_model(
 
     job_id, claim = submitted_and_claimed(scene)
     with pytest.raises(LeaseLost):
-        run_job.run_job(scene.installation, claim, cancel)
+        run_here(scene.installation, claim, cancel)
     assert scene.end(job_id) == ("cancelled", "cancelled", ["reserve", "charge"])
     scene.assert_no_orphans()
     assert scene.verified().tightest.charged == 10_000_000

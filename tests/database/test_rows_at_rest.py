@@ -34,7 +34,12 @@ from grovekeeper_forests.privacy.scope import WHOLE
 from tests.support import people
 from tests.support.crash_scene import OWNER, Scene
 from tests.support.databases import on_one_database
-from tests.support.job_kinds import claimed, must_not_run, submitted_and_claimed
+from tests.support.job_kinds import (
+    claimed,
+    must_not_run,
+    run_here,
+    submitted_and_claimed,
+)
 from tests.support.uploads import path_of
 
 pytestmark = [pytest.mark.contract, pytest.mark.in_turn("database_url")]
@@ -118,9 +123,7 @@ def test_a_job_of_a_dataset_without_a_data_key_is_not_charged(scene: Scene) -> N
     with scene.installation.database.write() as session:
         row = catalog.locked(session, scene.dataset_id).row
         catalog.mark_deleted(row, at=row.created_at)
-    run_job.run_job(
-        scene.installation, claim, lambda _task, _kept: pytest.fail("the job ran")
-    )
+    run_here(scene.installation, claim, lambda _task, _kept: pytest.fail("the job ran"))
     assert scene.end(job_id) == ("cancelled", "dataset-erased", ["reserve", "void"])
 
 
@@ -354,7 +357,7 @@ def test_a_damaged_file_of_rows_fails_the_job_uncharged_with_a_reason_and_a_log_
     )
     job = scene.submit_job(key="job")
     file.write_bytes(damaged(file.read_bytes()))
-    run_job.run_job(scene.installation, claimed(scene.installation), must_not_run)
+    run_here(scene.installation, claimed(scene.installation), must_not_run)
     assert scene.end(job) == (JobState.FAILED, EndReason.DAMAGED, ["reserve", "void"])
     (line,) = (record for record in caplog.records if "damaged" in record.message)
     assert (line.levelname, line.__dict__["upload_id"]) == ("ERROR", file.stem)
@@ -381,7 +384,7 @@ def test_a_file_of_rows_in_the_place_of_another_fails_the_job_uncharged(
     )
     job = scene.submit_job(key="job")
     shutil.copyfile(source, target)
-    run_job.run_job(scene.installation, claimed(scene.installation), must_not_run)
+    run_here(scene.installation, claimed(scene.installation), must_not_run)
     assert scene.end(job) == (JobState.FAILED, EndReason.DAMAGED, ["reserve", "void"])
 
 
@@ -395,5 +398,5 @@ def test_whether_a_job_is_charged_depends_on_no_row(scene: Scene) -> None:
     def unreadable(_task: JobTask, _kept: object) -> None:
         raise run_job.JobFailed
 
-    run_job.run_job(scene.installation, claimed(scene.installation), unreadable)
+    run_here(scene.installation, claimed(scene.installation), unreadable)
     assert scene.end(job) == (JobState.FAILED, EndReason.FAILED, ["reserve", "charge"])

@@ -26,7 +26,7 @@ from app.wire.training import PlanIn, PlanOut, TrainIn
 from tests.support import job_kinds
 from tests.support.asking import show_plan, submit_training
 from tests.support.crash_scene import ADMIN, OWNER, Scene
-from tests.support.job_kinds import claimed
+from tests.support.job_kinds import claimed, run_here
 from tests.support.ruled import SECOND, grant, set_rules
 from tests.support.sweeping import expired_at
 from tests.support.two_datasets import Pair
@@ -314,7 +314,7 @@ def test_a_job_that_was_claimed_before_a_freeze_returns_to_the_queue(
     def must_not_run(_: JobTask) -> None:
         raise AssertionError("rows would be read")
 
-    run_job.run_job(scene.installation, claim, must_not_run)
+    run_here(scene.installation, claim, must_not_run)
     assert scene.end(job_id) == ("queued", None, ["reserve"])
     scene.assert_no_orphans()
 

@@ -25,14 +25,13 @@ from app.services.authorization import (
     write_as,
 )
 from app.services.execution.charge import charge_claimed
-from app.services.execution.run_job import run_job
 from app.services.jobs import show_jobs
 from app.services.keys import list_keys, put_grant, revoke_key, rotate_key
 from app.services.pagination import PageRequest
 from app.wire.keys import RotationIn
 from tests.support.crash_scene import ADMIN, Scene
 from tests.support.identity_provider import ISSUER, KeySetFile, token
-from tests.support.job_kinds import claimed, must_not_run
+from tests.support.job_kinds import claimed, must_not_run, run_here
 
 pytestmark = [pytest.mark.contract, pytest.mark.in_turn("database_url")]
 
@@ -193,7 +192,7 @@ def test_a_job_is_void_if_its_subject_was_revoked_before_the_charge(
     caller = _analyst(scene, provider)
     job_id = scene.submit_job(key="k", by=caller)
     revoke_key(scene.installation, ADMIN, caller.key_id)
-    run_job(scene.installation, claimed(scene.installation), must_not_run)
+    run_here(scene.installation, claimed(scene.installation), must_not_run)
     assert scene.end(job_id) == (
         JobState.FAILED,
         EndReason.REVOKED,

@@ -58,7 +58,7 @@ from tests.support.asking import (
     submit_training,
 )
 from tests.support.crash_scene import OWNER, Scene
-from tests.support.job_kinds import claimed, perform_here, request
+from tests.support.job_kinds import claimed, perform_here, request, run_here
 
 pytestmark = pytest.mark.contract
 
@@ -200,7 +200,7 @@ class Clinic:
         )
 
     def _ended(self, job_id: str) -> JobRow:
-        run_job.run_job(self.installation, claimed(self.installation), perform_here)
+        run_here(self.installation, claimed(self.installation), perform_here)
         with self.installation.database.read() as session:
             return session.get_one(JobRow, job_id)
 

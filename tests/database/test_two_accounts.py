@@ -21,7 +21,7 @@ from app.services.jobs.task import JobTask
 from app.services.webhooks import create_webhook, deliver_due
 from app.wire.webhooks import WebhookIn
 from tests.support.crash_scene import OWNER, Scene
-from tests.support.job_kinds import claimed, must_not_run, perform_here
+from tests.support.job_kinds import claimed, must_not_run, perform_here, run_here
 from tests.support.receiver import Receiver, listening, may_reach_loopback
 from tests.support.ruled import set_rules
 from tests.support.sweeping import expired_at
@@ -43,7 +43,7 @@ def _fail(_task: JobTask, _kept: object) -> None:
 
 def _run(pair: Pair, work: object = perform_here) -> None:
     claim = claimed(pair.first.installation)
-    run_job.run_job(pair.first.installation, claim, work)  # type: ignore[arg-type]
+    run_here(pair.first.installation, claim, work)  # type: ignore[arg-type]
 
 
 def test_a_job_that_succeeds_was_charged_on_both_accounts_and_its_model_names_both(
@@ -160,7 +160,7 @@ def test_freezing_either_dataset_holds_a_job_back_before_its_claim_and_before_it
     set_rules(frozen, frozen=True)
     with pytest.raises(Frozen) as held:
         charge.charge_claimed(pair.first.installation, claim)
-    run_job.run_job(pair.first.installation, claim, must_not_run)
+    run_here(pair.first.installation, claim, must_not_run)
     assert (held.value.dataset, pair.first.job(job_id).state) == (
         frozen.dataset_id,
         "queued",

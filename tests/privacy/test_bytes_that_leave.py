@@ -32,7 +32,7 @@ from app.datasets.private_rows import Selection
 from app.jobs.tables import JobRow
 from app.services.drawing import perform as drawing
 from app.services.drawing.perform import perform
-from app.services.execution import lease, run_job
+from app.services.execution import lease
 from app.services.installation import Installation
 from app.services.jobs.task import JobTask
 from app.services.releases.kinds import KINDS
@@ -43,7 +43,7 @@ from tests.privacy.fixed_releases import FixedReleases
 from tests.support import forked_program
 from tests.support.crash_scene import open_installation
 from tests.support.databases import MigratedDatabase
-from tests.support.job_kinds import claimed
+from tests.support.job_kinds import claimed, run_here
 from tests.support.neighbours import (
     ALGORITHMS,
     BUDGETS,
@@ -121,7 +121,7 @@ class World:
         """Runs the accepted job and records the output of its child."""
         claim = claimed(self.installation)
         assert claim.job_id == accepted["job_id"]
-        run_job.run_job(self.installation, claim, self._child)
+        run_here(self.installation, claim, self._child)
         shown: dict[str, Any] = self.ask("GET", f"/jobs/{claim.job_id}")
         assert shown["state"] == "succeeded"
         return shown

@@ -36,6 +36,7 @@ from app.services.keys import create_admin
 from grovekeeper_forests.catalogue import BY_SLUG
 from grovekeeper_forests.contract.algorithm import TwoDatasetAlgorithm
 from tests.support.in_process import InProcess, in_process
+from tests.support.job_kinds import run_here
 from tests.support.server import CSV, SCHEMA, csv_rows
 
 FOLDER = Path(__file__).parents[1] / "golden"
@@ -160,7 +161,7 @@ class _Walk:
             return None
         claim = run_job.claim_next(self.installation)
         assert claim is not None
-        run_job.run_job(
+        run_here(
             self.installation,
             claim,
             lambda task, _: perform(task, on_tree_done=lambda: None),

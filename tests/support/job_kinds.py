@@ -5,12 +5,13 @@ from collections.abc import Callable
 from typing import Any
 
 from app.access.idempotency import IdempotentRequest
+from app.core.processes import Stop
 from app.jobs.queue import Claim
 from app.services.drawing.perform import perform
 from app.services.execution import run_job
 from app.services.execution.lease import Lease
 from app.services.installation import Installation
-from app.services.jobs.task import JobTask
+from app.services.jobs.task import JobTask, Needs
 from app.wire.evaluations import EvaluationIn, SelectionIn
 from app.wire.profiles import ProfileIn
 from tests.support.asking import submit_evaluation, submit_profile
@@ -53,9 +54,24 @@ def perform_here(task: JobTask, _: Lease | None = None) -> None:
     perform(task, on_tree_done=lambda: None)
 
 
+def run_here(
+    installation: Installation,
+    claim: Claim,
+    work: Callable[[JobTask, Lease], None],
+    *,
+    stop: Stop | None = None,
+) -> None:
+    """Runs a claimed job in this process, which has loaded the code of jobs already."""
+
+    def load(_: Lease, __: Needs) -> None:
+        pass
+
+    run_job.run_job(installation, claim, work, load=load, stop=stop)
+
+
 def run(scene: Scene, work: Callable[[JobTask, Lease], None] = perform_here) -> None:
     """Claims and runs the oldest queued job."""
-    run_job.run_job(scene.installation, claimed(scene.installation), work)
+    run_here(scene.installation, claimed(scene.installation), work)
 
 
 def must_not_run(_task: JobTask, _kept: Lease) -> None:

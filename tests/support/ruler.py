@@ -34,6 +34,7 @@ from app.services.drawing.perform import perform
 from app.services.execution import run_job
 from app.services.keys import create_admin
 from tests.support.in_process import InProcess, in_process
+from tests.support.job_kinds import run_here
 from tests.support.server import (
     CSV,
     csv_rows,
@@ -243,7 +244,7 @@ class _Service:
     def work(self) -> None:
         claim = run_job.claim_next(self._installation)
         assert claim is not None
-        run_job.run_job(
+        run_here(
             self._installation,
             claim,
             lambda task, _: perform(task, on_tree_done=lambda: None),

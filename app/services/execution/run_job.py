@@ -165,16 +165,12 @@ def _closed(session: Session, *, at: datetime) -> frozenset[str]:
     return rules.closed_accounts(session, at=at) | catalog.closing_ids(session)
 
 
-def nothing_to_load(_: Lease, __: Needs) -> None:
-    """The code of jobs is loaded already: a job runs in the process that charges it."""
-
-
 def run_job(
     installation: Installation,
     claim: Claim,
     run: Callable[[JobTask, Lease], None],
     *,
-    load: Load = nothing_to_load,
+    load: Load,
     stop: Stop | None = None,
 ) -> None:
     """Charges the job, runs its child, and registers the output, while the job's lease
