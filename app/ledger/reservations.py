@@ -15,7 +15,7 @@ entries name the attester. An (ε, δ)-mechanism pays an amount in the account's
 stays within that part (docs/proofs/external.md).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import datetime
 from fractions import Fraction
@@ -50,7 +50,7 @@ from app.ledger import (
 )
 from app.ledger.admission import Admitted, AskedAmount, Budgets, Population, Refused
 from app.ledger.chain import NewEntry
-from app.ledger.rules import Allowance, RulesInForce, rules_of
+from app.ledger.rules import Allowance, Rules, RulesInForce, rules_of
 from app.ledger.state import CellDelta, State, mismatch
 from app.ledger.tables import (
     AccountRow,
@@ -116,6 +116,25 @@ class Judged:
     population_ids: Mapping[str, str]
 
 
+@dataclass(frozen=True)
+class _Accounts:
+    """The accounts of a job under their locks.
+
+    Attributes:
+        rows: of the accounts and of their populations.
+        population_ids: by account that belongs to a population.
+        in_force: the rules, by account that has some.
+        states: by account.
+        budgets: of the accounts and of their populations.
+    """
+
+    rows: Mapping[str, AccountRow]
+    population_ids: Mapping[str, str]
+    in_force: Mapping[str, Rules]
+    states: Mapping[str, State]
+    budgets: Budgets
+
+
 def judge(session: Session, parts: Sequence[NewReservation], *, actor: str) -> Judged:
     """Judges a job by the states of its accounts and populations, and by the rules;
     changes nothing.
@@ -139,32 +158,9 @@ def judge(session: Session, parts: Sequence[NewReservation], *, actor: str) -> J
     """
     if not all(part.amount > 0 for part in parts):
         raise ValueError("a reservation is positive")
-    account_ids = {part.account_id for part in parts}
-    rows, population_ids, in_force = {}, {}, {}
-    for row, member, rules_row in session.execute(
-        _ACCOUNTS, {"account_ids": account_ids}
-    ).all():
-        rows[row.id] = row
-        if member is not None:
-            population_ids[row.id] = member.population_id
-        if rules_row is not None:
-            in_force[row.id] = rules_of(rules_row)
-    if account_ids - rows.keys():
-        raise NotFound("account")
-    locked = (
-        tables.locked_accounts(session, set(population_ids.values()))
-        if population_ids
-        else {}
-    )
-    states = {
-        row.id: _state(session, row, population_ids.get(row.id))
-        for row in rows.values()
-    }
-    budgets = Budgets(
-        {account_id: state.budget for account_id, state in states.items()},
-        [populations.of_row(session, row) for row in locked.values()],
-    )
-    rules_of_accounts = RulesInForce.of(session, in_force, [actor])
+    accounts = _read_accounts(session, {part.account_id for part in parts})
+    rows, budgets = accounts.rows, accounts.budgets
+    rules_of_accounts = RulesInForce.of(session, accounts.in_force, [actor])
     allowances = rules_of_accounts.allowances(actor)
     _require_rules(rows, allowances, budgets, parts)
     decision = admission.admit(budgets, parts)
@@ -180,7 +176,7 @@ def judge(session: Session, parts: Sequence[NewReservation], *, actor: str) -> J
             cap=budgets.accounts[part.account_id].cap,
             population=population,
         )
-    for account_id, state in states.items():
+    for account_id, state in accounts.states.items():
         scopes = [part.scope for part in parts if part.account_id == account_id]
         _require_small_state(rows[account_id], state, scopes, actor)
     reservation_ids = [stamps.new(stamps.RESERVATION) for _ in parts]
@@ -191,8 +187,8 @@ def judge(session: Session, parts: Sequence[NewReservation], *, actor: str) -> J
         actor,
         excess,
         decision,
-        {**rows, **locked},
-        population_ids,
+        rows,
+        accounts.population_ids,
     )
 
 
@@ -262,16 +258,44 @@ _ACCOUNTS = (
 _ADD_RESERVATIONS = insert_rows(ReservationRow)
 
 
-def _state(session: Session, row: AccountRow, population_id: str | None) -> State:
-    """The state of an account whose row says that it is a member of a population, or of
-    none.
+def _read_accounts(session: Session, account_ids: Set[str]) -> _Accounts:
+    """Reads the locked accounts of a job, and locks and reads their populations.
+
+    Raises:
+        NotFound: no such account.
+        BalanceMismatch: an account or a population differs from its entries, or the row
+            of an account says that it is a member of another population.
     """
-    state = kept_states.state_of(session, row)
-    # it may have joined since the process first read it
-    state.population_id = state.population_id or population_id
-    if state.population_id != population_id:
-        raise mismatch(row.id, "population")
-    return state
+    rows, population_ids, in_force = {}, {}, {}
+    for row, member, rules_row in session.execute(
+        _ACCOUNTS, {"account_ids": account_ids}
+    ).all():
+        rows[row.id] = row
+        if member is not None:
+            population_ids[row.id] = member.population_id
+        if rules_row is not None:
+            in_force[row.id] = rules_of(rules_row)
+    if account_ids - rows.keys():
+        raise NotFound("account")
+    locked = (
+        tables.locked_accounts(session, set(population_ids.values()))
+        if population_ids
+        else {}
+    )
+    states = dict[str, State]()
+    for row in rows.values():
+        state = kept_states.state_of(session, row)
+        population_id = population_ids.get(row.id)
+        # it may have joined since the process first read it
+        state.population_id = state.population_id or population_id
+        if state.population_id != population_id:
+            raise mismatch(row.id, "population")
+        states[row.id] = state
+    budgets = Budgets(
+        {account_id: state.budget for account_id, state in states.items()},
+        [populations.of_row(session, row) for row in locked.values()],
+    )
+    return _Accounts({**rows, **locked}, population_ids, in_force, states, budgets)
 
 
 def _require_rules(
