@@ -130,11 +130,24 @@ def _of_installation(observed: Observed) -> Iterator[core.Metric]:
         {(): observed.workers},
     )
     failed = {(reason.value,): number for reason, number in observed.failed.items()}
-    yield _gauge("failed_jobs", "Jobs that failed, by reason", ("reason",), failed)
     yield _gauge(
-        "deliveries", "Events that webhooks wait for", (), {(): observed.deliveries}
+        "failed_jobs",
+        "Jobs that failed, by reason",
+        ("reason",),
+        failed,
     )
-    yield _gauge("accounts", "Accounts in the ledger", (), {(): observed.accounts})
+    yield _gauge(
+        "deliveries",
+        "Events that webhooks wait for",
+        (),
+        {(): observed.deliveries},
+    )
+    yield _gauge(
+        "accounts",
+        "Accounts in the ledger",
+        (),
+        {(): observed.accounts},
+    )
     near_cap = {
         (f"{float(share):g}",): number for share, number in observed.near_cap.items()
     }

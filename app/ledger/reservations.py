@@ -295,7 +295,13 @@ def _read_accounts(session: Session, account_ids: Set[str]) -> _Accounts:
         {account_id: state.budget for account_id, state in states.items()},
         [populations.of_row(session, row) for row in locked.values()],
     )
-    return _Accounts({**rows, **locked}, population_ids, in_force, states, budgets)
+    return _Accounts(
+        rows={**rows, **locked},
+        population_ids=population_ids,
+        in_force=in_force,
+        states=states,
+        budgets=budgets,
+    )
 
 
 def _require_rules(

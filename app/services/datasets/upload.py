@@ -402,7 +402,8 @@ class _Upload:
         dataset_id = self._dataset.id
         catalog.add_epoch(session, dataset_id, epoch_id=self._epoch_id, at=at)
         self._is_added = True
-        is_owner = dataset_id in grants.granted_as(session, self._caller, Role.OWNER)
+        owned = grants.granted_as(session, self._caller, Role.OWNER)
+        is_owner = dataset_id in owned
         report_out = _report_out(
             self._epoch_id,
             report,

@@ -422,10 +422,16 @@ def _change(
     notices.budgets_changed(
         session, [account.id], at=installation.database.now(session)
     )
-    facts = {"account": account.id, "sequence": entry.sequence}
-    control.record(session, EntryKind.CAP_CHANGED, actor=principal.key_id, **facts)
+    control.record(
+        session,
+        EntryKind.CAP_CHANGED,
+        actor=principal.key_id,
+        account=account.id,
+        sequence=entry.sequence,
+    )
     allowance = rules.allowance(session, account.id, principal.key_id)
-    return balance_out(account, balance.within(allowance.room, allowance.limited_by))
+    of_key = balance.within(allowance.room, allowance.limited_by)
+    return balance_out(account, of_key)
 
 
 def _print_guarantee(
@@ -434,7 +440,8 @@ def _print_guarantee(
     """Writes the guarantee under the new cap on the cards of the dataset's models."""
     highest = statements.highest_cap(session, dataset.id)
     printable = statements.printable_at(highest, cap=balance.cap, load=balance.load)
-    models.put_guarantee(session, dataset.id, of_account(session, dataset, printable))
+    guarantee = of_account(session, dataset, printable)
+    models.put_guarantee(session, dataset.id, guarantee)
 
 
 def may_change_cap(
