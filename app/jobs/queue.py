@@ -24,10 +24,10 @@ from sqlalchemy import (
     FromClause,
     Select,
     Text,
-    case,
     cast,
     delete,
     func,
+    literal_column,
     or_,
     select,
     tuple_,
@@ -223,14 +223,19 @@ def _left_at(queued: FromClause) -> ColumnElement[datetime | None]:
     )
     # as the index has them
     ended = ended.order_by(JobRow.charged_at.desc(), JobRow.finished_at.desc()).limit(1)
+    # of jobs that run, or were put back
+    leased = (
+        select(JobRow.lease_until)
+        .where(theirs, uncharged, JobRow.lease_until.is_not(None))
+        .correlate(queued)
+    )
+    leased = leased.order_by(JobRow.lease_until.desc()).limit(1)
     times = union_all(
         select(func.max(JobRow.charged_at).label("left_at"))
         .where(theirs)
         .correlate(queued),
         select(ended.scalar_subquery()),
-        select(func.max(case((uncharged, JobRow.lease_until))))
-        .where(theirs, JobRow.state.in_(_LEASED))
-        .correlate(queued),
+        select(leased.scalar_subquery()),
     ).subquery()
     return select(func.max(times.c.left_at)).scalar_subquery()
 
@@ -241,7 +246,8 @@ def _is_free(
     """Whether a job is queued, was not put back lately, reads none of the datasets
     ``closed`` and has a kind and an algorithm of ``known``.
     """
-    queued = JobRow.state == JobState.QUEUED.value
+    # no parameter: SQLite uses the index of queued jobs for its own words alone
+    queued = JobRow.state == literal_column(f"'{JobState.QUEUED.value}'")
     queued &= JobRow.lease_until.is_(None)
     if known is not None:
         names = sorted(known)

@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import CheckConstraint, Index
+from sqlalchemy import CheckConstraint, Index, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.db.base import Base, CanonicalJson
+
+_QUEUED = text("state = 'queued'")
+_LEASED = text("lease_until IS NOT NULL")
 
 
 @dataclass(frozen=True)
@@ -111,6 +114,24 @@ class JobRow(Base):
             "submitted_by",
             "submitted_at",
             "id",
+        ),
+        # The next two are for claims: jobs that were put back may be many.
+        Index(
+            "ix_jobs_state_lease_until_submitted_by",
+            "state",
+            "lease_until",
+            "submitted_by",
+            "submitted_at",
+            "id",
+            sqlite_where=_QUEUED,
+            postgresql_where=_QUEUED,
+        ),
+        Index(
+            "ix_jobs_submitted_by_lease_until",
+            "submitted_by",
+            "lease_until",
+            sqlite_where=_LEASED,
+            postgresql_where=_LEASED,
         ),
         Index(
             "ix_jobs_submitted_by_charged_at_finished_at",

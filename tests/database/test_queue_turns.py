@@ -167,28 +167,47 @@ def test_a_claim_reads_no_job_but_through_an_index(
         session.execute(insert(JobRow), rows)
         session.execute(text("ANALYZE"))
     _enqueue(installation, "AAB", at=now - A_MINUTE)
-    with installation.database.write() as session:
-        connection = session.connection()
-        with _statements(connection) as seen:
-            queue.claim(session, at=now, ttl_s=TTL_S, closed=closed)
-        explain = (
-            "EXPLAIN QUERY PLAN"
-            if installation.database.dialect == "sqlite"
-            else "EXPLAIN"
-        )
-        reads = [
-            (statement, values)
-            for statement, values in seen
-            if not statement.startswith("UPDATE")
-        ]
-        plans = [
-            str(connection.exec_driver_sql(f"{explain} {statement}", values).all())
-            for statement, values in reads
-        ]
+    plans = _plans_of_a_claim(installation, closed)
     assert len(plans) == 2
     assert not any(
         "Seq Scan on jobs" in plan or "SCAN jobs" in plan for plan in plans
     ), plans
+
+
+def _plans_of_a_claim(
+    installation: Installation, closed: Collection[str] = ()
+) -> list[str]:
+    """How the database runs each query of a claim."""
+    explain = "EXPLAIN"
+    if installation.database.dialect == "sqlite":
+        explain = "EXPLAIN QUERY PLAN"
+    with installation.database.write() as session:
+        connection = session.connection()
+        with _statements(connection) as seen:
+            queue.claim(session, at=datetime.now(UTC), ttl_s=TTL_S, closed=closed)
+        return [
+            str(connection.exec_driver_sql(f"{explain} {statement}", values).all())
+            for statement, values in seen
+            if not statement.startswith("UPDATE")
+        ]
+
+
+def test_a_claim_passes_over_jobs_that_were_put_back(
+    installation: Installation,
+) -> None:
+    """A full disk puts all jobs of a key back, and a claim that read each of them took
+    longer than a small job's charge.
+    """
+    now = datetime.now(UTC)
+    held = {"reason": PutBack.NO_ROOM.value, "lease_until": now + A_MINUTE}
+    rows = [_row(number, "A", at=now - A_MINUTE, **held) for number in range(2_000)]
+    with installation.database.write() as session:
+        session.execute(insert(JobRow), rows)
+        session.execute(text("ANALYZE"))
+    _enqueue(installation, "AB", at=now - 2 * A_MINUTE)
+    order, _ = _plans_of_a_claim(installation)
+    assert "ix_jobs_state_lease_until_submitted_by" in order
+    assert "ix_jobs_submitted_by_lease_until" in order
 
 
 def test_a_key_with_too_many_unfinished_jobs_submits_no_other_and_reserves_nothing(
