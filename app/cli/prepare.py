@@ -62,7 +62,12 @@ def upgrade(settings: Settings) -> None:
             or is from a newer version; or no file that is made now could be opened.
     """
     processes.require_usable_umask()
-    settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise InstallationError(
+            f"the home {settings.home} cannot be made ({error.strerror}): name another with GROVEKEEPER_HOME"
+        ) from None
     refuse_unfinished_restore(settings)
     if is_embedded(settings) and _is_newest(settings.database_url):
         return

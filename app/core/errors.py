@@ -307,11 +307,19 @@ class CellsUnread(GrovekeeperError):
 
     columns: Sequence[UnreadColumn]
 
-    sentence = (
-        f"more than {limits.MAX_UNREAD_PERCENT} % of the cells of a column are not as declared, or a cell of the unit "
-        "column stands for a missing value; nothing was stored: mend the file or the declaration, or accept such cells "
-        "(accept_unknown)"
-    )
+    def __str__(self) -> str:
+        has_marks = [column.problem == "missing-mark" for column in self.columns]
+        causes = []
+        if not all(has_marks):
+            causes.append(
+                f"more than {limits.MAX_UNREAD_PERCENT} % of the cells of a column are not as declared"
+            )
+        if any(has_marks):
+            causes.append("a cell of the unit column stands for a missing value")
+        return (
+            f"{', and '.join(causes)}; nothing was stored: mend the file or the declaration, or accept such cells "
+            "(accept_unknown)"
+        )
 
 
 class UploadEmpty(GrovekeeperError):

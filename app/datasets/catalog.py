@@ -266,9 +266,10 @@ class Dataset:
                 "/scope", "unknown-partition", accepted=names
             ) from None
         except CellProblem as problem:
-            cells = self.partitions.cells_of(problem.partition)
             raise InvalidRequest.at(
-                f"/scope/{problem.partition}", problem.problem, accepted=map(str, cells)
+                f"/scope/{problem.partition}",
+                problem.problem,
+                accepted=self._cells_in_words(problem.partition),
             ) from None
         by_upload = self.partitions.epoch_partition
         if by_upload is None:
@@ -277,6 +278,13 @@ class Dataset:
         if not set(uploads).issuperset(scope.get(by_upload.name, ())):
             raise InvalidRequest.at(f"/scope/{by_upload.name}", "unknown-cell")
         return scope
+
+    def _cells_in_words(self, partition: str) -> list[str]:
+        """The cells of a partition; of cells that are numbers, their range."""
+        cells = self.partitions.cells_of(partition)
+        if not cells or isinstance(cells[0], str):
+            return list(map(str, cells))
+        return [f"numbers from 0 to {cells[-1]}, without quotes"]
 
     def narrowed(self, scope: Scope, uploads: Collection[str]) -> Scope:
         """Resolves the scope that is charged: where uploads are cells, it lists the

@@ -237,7 +237,7 @@ def _finite_or_text(value: object) -> float | str:
         return _finite(value)
     # whether a text is a date, and belongs here, is said where the column is known
     if len(value) > _DATE_CHARS:
-        raise problem("not-a-date")
+        raise problem("not-a-date", form="a text such as 2024-02-29")
     return value
 
 

@@ -181,6 +181,9 @@ def test_an_upload_is_a_new_cell_that_starts_at_nothing(idle_server: Server) -> 
         "batch": [second]
     }
     assert _balance(idle_server, dataset, batch=[second])["largest_that_fits"] == "0.3"
+    text = _reserved(idle_server, dataset, "0.1", shard=["0"])
+    [error] = text.json()["errors"]
+    assert error["accepted"] == ["numbers from 0 to 1, without quotes"]
     unknown = _reserved(idle_server, dataset, "0.1", batch=["ep_unknown"])
     assert (unknown.status_code, unknown.json()["errors"]) == (
         422,

@@ -338,6 +338,17 @@ def example_row(schema: Mapping[str, Any]) -> Markup:
     return Markup("{{{}}}").format(Markup(", ").join(cells))
 
 
+def first_days(schema: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The features that are dates, each with the day from which an exported model
+    counts.
+    """
+    return [
+        (feature["name"], feature["lower"])
+        for feature in schema["features"]
+        if feature["type"] == "date"
+    ]
+
+
 @dataclass(frozen=True)
 class ClassRow:
     """A class of a prediction."""

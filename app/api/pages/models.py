@@ -20,6 +20,7 @@ from app.api.pages.model_view import (
     drawn_tree,
     evaluation_row,
     example_row,
+    first_days,
     leaf_shares,
     listed_model,
     named_model,
@@ -230,6 +231,7 @@ def _card(visit: Visit, model_id: str, shown: _Shown) -> Response:
         row_fields=row_fields(model["schema"], shown.row),
         prediction=class_rows(shown.prediction or ()),
         example_row=example_row(model["schema"]),
+        first_days=first_days(model["schema"]),
         evaluations=[
             evaluation_row(evaluation, model["id"])
             for evaluation in evaluations.list_evaluations(

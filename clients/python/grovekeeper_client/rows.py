@@ -360,7 +360,7 @@ def _batches(source: Any, features: Sequence[Feature]) -> Any:
         raise ModuleNotFoundError(_NEEDS_PYARROW, name="pyarrow") from None
 
     if kind == "pandas":
-        table = _table_of_pandas(source, features)
+        table = _table_of_pandas(_with_plain_days(source), features)
     else:
         table = (
             source
@@ -500,6 +500,7 @@ def _named(source: Any, kind: Kind, features: list[str]) -> dict[str, Any]:
         case "pandas":
             if not source.columns.is_unique:
                 raise ValueError("a name of a column occurs twice")
+            source = _with_plain_days(source)
             columns = {name: source[name] for name in source.columns}
             return (
                 _in_order(list(columns.values()), features)
@@ -523,6 +524,16 @@ def _named(source: Any, kind: Kind, features: list[str]) -> dict[str, Any]:
             return _in_order(
                 [list(column) for column in zip(*source, strict=True)], features
             )
+
+
+def _with_plain_days(frame: Any) -> Any:
+    """A frame of pandas whose periods of a day are days, as dates are read; other
+    periods, such as months, stay and are no dates.
+    """
+    names = [name for name, kind in frame.dtypes.items() if str(kind) == "period[D]"]
+    if not names:
+        return frame
+    return frame.assign(**{name: frame[name].dt.to_timestamp() for name in names})
 
 
 def _is_unnamed(names: Any) -> bool:

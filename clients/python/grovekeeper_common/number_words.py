@@ -92,6 +92,11 @@ def share_in_words(part: float) -> str:
     return f"{100 * part:.1f} %"
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things: ``1 row``, ``1,234 rows``."""
+    return f"1 {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def written(number: Decimal) -> str:
     """A decimal: thousands apart, powers of ten where it is very small or large, and
     zero without a sign.

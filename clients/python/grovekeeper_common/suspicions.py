@@ -257,7 +257,7 @@ def of_header_line(
         ]
         options = [f"separator={name}" for name in named if name != separator]
         return HeaderProblem("separator-line", _FOR_SPREADSHEETS, *options)
-    known = {_composed(name) for name in declared}
+    known = {composed(name) for name in declared}
     as_stated = _names(line, SEPARATORS[separator])
     for other, words in _IN_WORDS.items():
         names = _names(line, SEPARATORS[other])
@@ -310,7 +310,13 @@ def _names(line: str, separator: str) -> list[str]:
         names = next(csv.reader([line], delimiter=separator), [])
     except csv.Error:  # a name that is longer than the library reads
         return []
-    return [_composed(name.strip()) for name in names]
+    return [composed(name.strip()) for name in names]
+
+
+def of_csv_error(error: csv.Error) -> str:
+    """Why a text is no CSV of Python's strict reader."""
+    is_stray = "expected after" in str(error)
+    return STRAY_QUOTE if is_stray else LONG_LINE
 
 
 def of_missing_columns(
@@ -429,13 +435,13 @@ def _why_undeclared(declared: Sequence[str]) -> Callable[[str], str | None]:
     return why
 
 
-def _composed(name: str) -> str:
+def composed(name: str) -> str:
     """A name in Unicode's composed form, in which the service compares names."""
     return unicodedata.normalize("NFC", name)
 
 
 def _folded(text: str) -> str:
-    return _composed(text.strip()).casefold()
+    return composed(text.strip()).casefold()
 
 
 def _most_frequent(causes: Iterable[str | None]) -> str | None:

@@ -118,7 +118,8 @@ def main(arguments: Sequence[str]) -> int:
     )
     options = parser.parse_args(arguments)
     if bool(options.checkpoint) != (options.public_key is not None):
-        parser.error("--checkpoint and --public-key need each other")
+        missing = "--public-key" if options.checkpoint else "--checkpoint"
+        parser.error(f"--checkpoint and --public-key go together: {missing} is missing")
     evidence = Evidence(
         tuple(options.checkpoint),
         options.public_key,

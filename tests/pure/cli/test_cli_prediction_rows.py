@@ -56,6 +56,16 @@ def test_an_empty_line_of_one_column_is_its_empty_cell(tmp_path: Path) -> None:
     ]
 
 
+def test_a_name_of_decomposed_letters_is_the_composed_one(tmp_path: Path) -> None:
+    """As macOS and some databases write them."""
+    feature = {"name": "\u00e9", "type": "integer"}
+    (tmp_path / "a.csv").write_text("e\u0301\n1\n", encoding="utf-8")
+    read = prediction_rows.read_rows(
+        tmp_path / "a.csv", SCHEMA | {"features": [feature]}
+    )
+    assert read == [{"\u00e9": 1}]
+
+
 def test_a_number_beyond_floats_is_the_largest_float(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text('{"age": 1e400, "weight": -1e400}\n')
     largest = sys.float_info.max
@@ -164,8 +174,13 @@ def test_a_file_of_another_form_is_named_with_the_forms_that_are_taken(
         ("a.csv", b"age\n\xff\n", Written(separator=";"), "a.csv is not utf-8"),
         ("a.csv", b"age\n1\n", Written(missing=["NA,1.5"]), "and 1.5 is a number"),
         ("a.jsonl", b"{}", Written(missing=["NA"]), "no CSV by its ending"),
-        ("a.csv", b'age\n"1" 2\n', Written(separator=";"), "line 2 is not CSV"),
-        ("a.csv", b"age;weight\n1;2;3\n", Written(separator=";"), "line 2 has not as"),
+        ("a.csv", b'age\n"1" 2\n', Written(separator=";"), "is written twice"),
+        (
+            "a.csv",
+            b"age;weight\n1;2;3\n",
+            Written(separator=";"),
+            "line 2 has more cells than the header",
+        ),
         (
             "a.csv",
             b"age;weight\n1;1.234,5\n",

@@ -95,7 +95,7 @@ def test_a_column_of_a_prediction_is_suggested(run: Run, tmp_path: Path) -> None
     result = run("predict", "md_1", str(tmp_path / "typo.csv"))
     assert result.exit_code == 2
     assert (
-        "the rows have a column 'agee', which the model does not read; did you mean age?"
+        "the model does not read the column 'agee' of the rows; did you mean age?"
         in result.stderr
     )
 
@@ -232,7 +232,11 @@ def test_the_command_that_opens_a_first_population_is_whole(
 @pytest.mark.parametrize(
     ("name", "text", "why"),
     [
-        ("broken.csv", "hours,sex\n", "the rows have a column 'hours'"),
+        (
+            "broken.csv",
+            "hours,sex\n",
+            "the model does not read the column 'hours' of the rows",
+        ),
         ("short.csv", "sex\n", "the rows lack columns that the model needs: age"),
         ("labelled.csv", "age,sex,income\n", "labelled.csv has no rows"),
         ("rows.json", "[]", "rows.json has no rows"),
@@ -246,3 +250,66 @@ def test_a_file_without_rows_is_no_prediction(
     result = run("predict", "md_1", str(tmp_path / name))
     assert result.exit_code == 2
     assert why in " ".join(result.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        (("webhooks", "create"), "'add'"),
+        (("keys", "add"), "'create'"),
+        (("keys", "delete"), "'revoke'"),
+    ],
+)
+def test_the_word_of_another_program_is_known(
+    run: Run, typed: tuple[str, ...], meant: str
+) -> None:
+    result = run(*typed)
+    assert (result.exit_code, f"Did you mean {meant}" in result.stderr) == (2, True)
+
+
+def test_a_checkpoint_without_its_key_names_the_missing_option(
+    run: Run, tmp_path: Path
+) -> None:
+    file = tmp_path / "export.jsonl"
+    file.touch()
+    for given, missing in (
+        ("--checkpoint", "--public-key"),
+        ("--public-key", "--checkpoint"),
+    ):
+        stderr = run("verify", str(file), given, str(file)).stderr
+        assert f"{missing} is missing" in " ".join(stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("header", "why"),
+    [
+        (",age,sex", "a column without a name: the row names of R"),
+        ("Unnamed: 0,age,sex", "a column without a name: the row names of R"),
+        ("age,sex,", "columns without a name at the end: spreadsheets"),
+        ("AGE,sex", "in other letters, or with blanks around it"),
+        ("patient,ill,age,sex", "the columns 'patient', 'ill' of the rows; leave"),
+    ],
+)
+def test_a_column_that_the_model_does_not_read_has_a_cause(
+    run: Run, tmp_path: Path, header: str, why: str
+) -> None:
+    file = tmp_path / "rows.csv"
+    cells = ",".join(["1"] * (header.count(",") + 1))
+    file.write_text(f"{header}\n{cells}\n")
+    assert why in " ".join(run("predict", "md_1", str(file)).stderr.split())
+
+
+def test_the_keys_of_a_quota_have_names(run: Run, service: Any) -> None:
+    _, rules = service.answers["GET", "/datasets/census/rules"]
+    quota = {"keys": ["key_1", "key_2"], "cap": "1", "spent": "0.5"}
+    service.answers["GET", "/datasets/census/rules"] = (
+        200,
+        {**rules, "quotas": [quota]},
+    )
+    grants = [{"key_id": "key_1", "key_name": "ann"}]
+    service.answers["GET", "/datasets/census/grants"] = (
+        200,
+        {"grants": grants, "next": None},
+    )
+    shown = run("rules", "show", "census").stdout
+    assert "ann (key_1), key_2: 0.5" in " ".join(shown.split())

@@ -480,3 +480,16 @@ def test_a_refusal_of_a_mixed_column_quotes_no_cell(tmp_path: Path, name: str) -
     while error is not None:
         assert "canary" not in str(error)
         error = error.__context__
+
+
+def test_periods_of_a_day_are_days(tmp_path: Path) -> None:
+    day = {"name": "day", "type": "date", "lower": "2020-01-01", "upper": "2025-01-01"}
+    frame = pd.DataFrame({"day": pd.period_range("2024-02-28", periods=2, freq="D")})
+    schema = {"features": [day], "label": {"name": "y", "classes": ["a", "b"]}}
+    assert rows.read(frame, schema).columns == {"day": ["2024-02-28", "2024-02-29"]}
+    rows.write_arrow(frame, tmp_path / "a.arrow", [day])
+    stored = pa.ipc.open_file(tmp_path / "a.arrow").schema
+    assert pa.types.is_timestamp(stored.field("day").type)
+    months = frame.assign(day=pd.period_range("2024-02", periods=2, freq="M"))
+    with pytest.raises(TypeError, match="column 'day': a date is needed, not Period"):
+        rows.read(months, schema).columns  # noqa: B018

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_type_hints
 
 import typer
+from typer.core import TyperGroup
 
 from grovekeeper_client.cli import problems
 from grovekeeper_client.cli.output import Output
@@ -242,11 +243,35 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     return wrapper
 
 
+_SAME_ACTS = (
+    {"add", "create", "make", "new", "open"},
+    {"delete", "erase", "remove", "revoke", "rm"},
+    {"get", "info", "show"},
+    {"list", "ls"},
+    {"change", "edit", "set", "update"},
+)
+"""Words that people use for one act: a group has one of them."""
+
+
+class _Commands(TyperGroup):
+    """Commands that know what other programs call them."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        typed = args[0]
+        if typed not in self.commands:
+            others = set().union(*(words for words in _SAME_ACTS if typed in words))
+            names = [name for name in self.commands if name in others]
+            if names:
+                meant = " or ".join(f"'{name}'" for name in names)
+                ctx.fail(f"No such command '{typed}'. Did you mean {meant}?")
+        return super().resolve_command(ctx, args)
+
+
 class Group(typer.Typer):
     """A group of commands."""
 
     def __init__(self, text: str) -> None:
-        super().__init__(help=text, no_args_is_help=True)
+        super().__init__(cls=_Commands, help=text, no_args_is_help=True)
 
     def command(  # type: ignore[override]
         self, name: str

@@ -42,6 +42,7 @@ from grovekeeper_common.declared_labels import labels_of, number_in_words
 from grovekeeper_common.durable_files import new_file
 from grovekeeper_common.limit_words import limit_in_words
 from grovekeeper_common.number_text import number_of
+from grovekeeper_common.number_words import counted
 
 _STAYS = (
     "What was spent on them stays spent. If a job has read them or waits to, the places of their units stay taken, and "
@@ -167,6 +168,8 @@ def init(
     """
     from grovekeeper_common import dictionaries
 
+    if declaration == Path("-"):
+        declaration = None  # standard output
     check_new(declaration)
     try:
         draft = dictionaries.draft_declaration(
@@ -285,7 +288,8 @@ def change(call: Remote, dataset: DatasetArgument, file: DeclarationArgument) ->
     else:
         output.say(f"changed the columns of {after['name']}")
     output.warnings(after)
-    output.hint(f"grovekeeper datasets upload {after['name']} ROWS.csv")
+    if not after["epochs"]:
+        output.hint(f"grovekeeper datasets upload {after['name']} ROWS.csv")
 
 
 _OF_CAP = (
@@ -487,7 +491,7 @@ def name_columns(
 
 
 def _print_report(output: Output, dataset: str, report: dict[str, Any]) -> None:
-    stored = "" if report["rows"] is None else f"{report['rows']} rows "
+    stored = "" if report["rows"] is None else f"{counted(report['rows'], 'row')} "
     output.say(f"stored {stored}as upload {report['epoch']}")
     output.warnings(report)
     counts = ("clamped", "missing", "unknown")
@@ -505,7 +509,7 @@ def _print_report(output: Output, dataset: str, report: dict[str, Any]) -> None:
         without = report["dropped"]["without_unit"]
         over = report["dropped"]["over_bound"]
         output.say(
-            f"dropped: {without} rows without a unit, {over} rows of units that had all theirs"
+            f"dropped: {counted(without, 'row')} without a unit, {counted(over, 'row')} of units that had all theirs"
         )
     output.hint(
         f"grovekeeper datasets overlaps {dataset}    (counts rows, and rows that came twice)",
@@ -576,7 +580,7 @@ def show(call: Remote, dataset: DatasetArgument) -> None:
             else None,
             "protects": answer["protects"]
             if not unit["column"]
-            else f"{unit['column']} ({unit['form']}), at most {unit['max_rows']} rows each",
+            else f"{unit['column']} ({unit['form']}), at most {counted(unit['max_rows'], 'row')} each",
             "adjacency": answer["adjacency"],
             "public size": answer["public_size"] or "not declared",
             "population": answer["population"] or "none",
@@ -702,9 +706,8 @@ def erase_unit(
         call.output, f"Erase the rows of this unit from {dataset} for good?", yes=yes
     )
     answer = call.ask(lambda client: client.erase_unit(dataset, unit))
-    n_rows = "the rows" if answer["erased"] is None else f"{answer['erased']} rows"
-    if answer["erased"] == 1:
-        n_rows = "1 row"
+    n_erased = answer["erased"]
+    n_rows = "the rows" if n_erased is None else counted(n_erased, "row")
     call.output.say(
         f"erased {n_rows} from {answer['dataset_name']}; what was spent stays in the ledger"
     )

@@ -686,8 +686,9 @@ def verify(
     from grovekeeper_verifier import main as verifier
 
     if bool(checkpoint) != (public_key is not None):
+        missing = "--public-key" if checkpoint else "--checkpoint"
         raise WrongUse(
-            "a checkpoint is checked with a public key: give --checkpoint and --public-key, or neither"
+            f"a checkpoint is checked with a public key: {missing} is missing"
         )
     evidence = verifier.Evidence(
         tuple(checkpoint or ()), public_key, tuple(member or ()), tuple(erased or ())

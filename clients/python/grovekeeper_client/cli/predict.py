@@ -20,6 +20,7 @@ from grovekeeper_client.cli.prediction_rows import check_columns, read_rows
 from grovekeeper_client.cli.written import Written
 from grovekeeper_client.errors import ApiProblem, Unreachable
 from grovekeeper_client.models import predict_rows
+from grovekeeper_common.number_words import counted
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,9 @@ def _predict_file(
             raise
     output.answer({**answer, "output": str(target)})
     _say_counts(output, answer["counts"], answer["rows"])
-    output.say(f"wrote {target}: {answer['rows']} rows, by {answer['model']}")
+    output.say(
+        f"wrote {target}: {counted(answer['rows'], 'row')}, by {answer['model']}"
+    )
 
 
 def _say_counts(
@@ -157,7 +160,7 @@ def _say_counts(
     ):
         for name, number in counts[kind].items():
             output.say(
-                f"note: {name}: {number} of {n_rows} rows {what}; {_SEEN_AS[kind]}"
+                f"note: {name}: {number} of {counted(n_rows, 'row')} {what}; {_SEEN_AS[kind]}"
             )
 
 

@@ -199,7 +199,7 @@ def _check_names(keep: Sequence[str], predicted: Collection[str]) -> None:
 
 
 def _parts(task: Task) -> _Parts:
-    """The parts of the source; at least one, which may have no rows."""
+    """The parts of the source, each with rows; at least one."""
     with ExitStack() as closes:
         try:
             raw = closes.enter_context(task.source.open("rb"))
@@ -222,10 +222,14 @@ def _parts(task: Task) -> _Parts:
         else:
             rows = texts.read_rows(task.source, task.schema)
             parts = _of_rows(_with_kept(rows, task), raw, task)
-        no_rows = _Part([], {name: [] for name in task.keep}, 1.0)
         closes.enter_context(closing(parts))
-        yield next(parts, no_rows)
-        yield from parts
+        has_rows = False
+        for part in parts:
+            if len(part.rows):
+                has_rows = True
+                yield part
+        if not has_rows:
+            raise WrongUse(f"{task.source} has no rows")
 
 
 def _unpacked(raw: BufferedReader) -> Unpacked:
@@ -264,7 +268,7 @@ def _of_csv(raw: BufferedReader, task: Task) -> _Parts:
     text = block.decode("utf-8-sig")
     texts.check_separator(text, task.source, task.schema)
     reader = csv.reader(io.StringIO(text, newline=""))
-    header = next(filter(None, reader), [])
+    header = texts.header_of(reader)
     task.check_columns(header)
     lines = b"".join(block.splitlines(keepends=True)[reader.line_num :])
     n_bytes = 0

@@ -47,7 +47,7 @@ def read_rows(file: Path, schema: Mapping[str, Any], written: Written = USUAL) -
         check_separator(text, file, schema)
         rows = from_csv(io.StringIO(text, newline=""), schema)
         if not rows:
-            header = next(filter(None, csv.reader(io.StringIO(text, newline=""))))
+            header = header_of(csv.reader(io.StringIO(text, newline="")))
             check_columns(header, schema, aside={schema["label"]["name"]})
         return rows
     if form not in (".json", ".jsonl") and not content.removeprefix(
@@ -57,6 +57,10 @@ def read_rows(file: Path, schema: Mapping[str, Any], written: Written = USUAL) -
     return _from_json(content, file, is_lines=form == ".jsonl")
 
 
+_SHOWN_NAMES = 8
+_LEAVE_OUT = (
+    "leave them out, or write predictions beside them: --output FILE --keep COLUMN"
+)
 OF_CSV = (".csv", ".tsv", ".txt")
 """Endings of files with a header and separated cells."""
 
@@ -219,8 +223,7 @@ def csv_records(
     """
     reader = csv.reader(lines, strict=True)
     try:
-        # lines without a cell stand before some headers
-        names = list(header) or next(filter(None, reader), [])
+        names = list(header) or header_of(reader)
         check_distinct(names)
         for cells in reader:
             line = n_before + reader.line_num
@@ -231,10 +234,25 @@ def csv_records(
                 # spreadsheets write it
                 cells = [""]
             if len(cells) != len(names):
-                raise WrongUse(f"line {line} has not as many cells as the header")
+                has_more = len(cells) > len(names)
+                why = suspicions.MORE_CELLS if has_more else suspicions.FEWER_CELLS
+                raise WrongUse(f"line {line} has {why}")
             yield line, dict(zip(names, cells, strict=True))
     except csv.Error as error:
-        raise WrongUse(f"line {n_before + reader.line_num} is not CSV") from error
+        line = n_before + reader.line_num
+        raise WrongUse(
+            f"line {line} is not CSV: {suspicions.of_csv_error(error)}"
+        ) from error
+
+
+def header_of(reader: Iterator[list[str]]) -> list[str]:
+    """The names in the header of CSV, composed as the service compares names.
+
+    Args:
+        reader: at the begin; lines without a cell stand before some headers.
+    """
+    names = next(filter(None, reader), [])
+    return [suspicions.composed(name) for name in names]
 
 
 def check_distinct(names: Sequence[str]) -> None:
@@ -296,12 +314,24 @@ def check_columns(
             columns.
     """
     known = [feature["name"] for feature in schema["features"]]
-    for name in names:
-        if name not in known and name not in aside:
-            meant = problems.question(problems.similar([name], known))
-            raise WrongUse(
-                f"the rows have a column {name!r}, which the model does not read{meant}"
-            )
+    unknown = {
+        place: name
+        for place, name in enumerate(names, start=1)
+        if name not in known and name not in aside
+    }
+    if unknown:
+        others = list(unknown.values())
+        suspected = suspicions.of_unknown_columns(unknown, len(names))
+        if suspected is None:
+            of_missing = suspicions.of_missing_columns(known, others)
+            suspected = next(filter(None, of_missing.values()), None)
+        why = "" if suspected is None else f": {suspected}"
+        meant = problems.question(problems.similar(others, known))
+        way_out = "" if why or meant else f"; {_LEAVE_OUT}"
+        listed = _columns(others)
+        raise WrongUse(
+            f"the model does not read {listed} of the rows{why}{meant}{way_out}"
+        )
     required = [
         feature["name"] for feature in schema["features"] if not feature["missing"]
     ]
@@ -310,6 +340,13 @@ def check_columns(
         raise WrongUse(
             f"the rows lack columns that the model needs: {', '.join(absent)}"
         )
+
+
+def _columns(names: Sequence[str]) -> str:
+    listed = ", ".join(map(repr, names[:_SHOWN_NAMES]))
+    if len(names) > _SHOWN_NAMES:
+        listed = f"{listed} and {len(names) - _SHOWN_NAMES} more"
+    return f"the column {listed}" if len(names) == 1 else f"the columns {listed}"
 
 
 def _objects(value: object) -> Rows:

@@ -3,6 +3,7 @@ a dataset beside its cap.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -23,6 +24,7 @@ from grovekeeper_client.cli.command import (
 from grovekeeper_client.cli.jobs import price_of, what_of
 from grovekeeper_client.cli.new_secrets import SaveOption, hand_over, secret_file
 from grovekeeper_client.cli.output import Output, amount
+from grovekeeper_client.errors import ApiProblem
 
 app = Group("Limit what a dataset admits below its cap.")
 
@@ -40,7 +42,18 @@ def show(call: Remote, dataset: DatasetArgument) -> None:
     """Show the rules of a dataset, what is spent of its quotas, and a proposal."""
     with call.client() as client:
         rules = client.rules(dataset)
-    _print(call.output, rules)
+        names = _names_of_keys(client, dataset) if rules["quotas"] else {}
+    _print(call.output, rules, names)
+
+
+def _names_of_keys(client: Client, dataset: str) -> dict[str, str]:
+    """The names of the keys with a role on a dataset, by id; none for a caller who may
+    not list them.
+    """
+    with suppress(ApiProblem):
+        grants = client.grants(dataset)
+        return {grant["key_id"]: grant["key_name"] for grant in grants}
+    return {}
 
 
 @dataclass(frozen=True)
@@ -131,13 +144,16 @@ def confirm_rules(
     _print(call.output, rules)
 
 
-def _print(output: Output, rules: dict[str, Any]) -> None:
+def _print(
+    output: Output, rules: dict[str, Any], names: Mapping[str, str] | None = None
+) -> None:
     output.answer(rules)
     output.say(f"rules of {rules['dataset_name']}")
     output.facts(_facts(rules))
     for quota in rules["quotas"]:
         spent = amount({**quota, "unit": rules["unit"]}, "spent")
-        output.say(f"{', '.join(quota['keys'])}: {spent} of {quota['cap']} spent")
+        keys = [_with_name(key, names or {}) for key in quota["keys"]]
+        output.say(f"{', '.join(keys)}: {spent} of {quota['cap']} spent")
     proposal = rules["proposal"]
     if proposal is not None:
         output.say()
@@ -146,6 +162,11 @@ def _print(output: Output, rules: dict[str, Any]) -> None:
         )
         output.facts(_facts(proposal["rules"] | {"unit": rules["unit"]}))
         output.hint(f"grovekeeper rules confirm {rules['dataset_name']}")
+
+
+def _with_name(key: str, names: Mapping[str, str]) -> str:
+    name = names.get(key)
+    return f"{name} ({key})" if name else key
 
 
 def _facts(rules: Mapping[str, Any]) -> dict[str, object]:

@@ -113,9 +113,10 @@ class Written:
                 _rewrite(reader, text, usual)
             except UnicodeError:
                 raise WrongUse(f"{file} is not {encoding}") from None
-            except csv.Error:
-                line = reader.line_num
-                raise WrongUse(f"{file}, line {line} is not CSV as stated") from None
+            except csv.Error as error:
+                why = suspicions.of_csv_error(error)
+                line = f"{file}, line {reader.line_num}"
+                raise WrongUse(f"{line} is not CSV as stated: {why}") from None
             finally:
                 lines.detach()
                 text.detach()

@@ -588,15 +588,17 @@ _ACCEPTED = {
 
 
 def _problem(problem: str, *place: str | int) -> ParameterProblem:
-    return ParameterProblem(
-        ("schema", *place), problem, accepted=tuple(_ACCEPTED.get(str(place[-1]), ()))
-    )
+    accepted = tuple(_ACCEPTED.get(str(place[-1]), ()))
+    if problem == _NO_DATE:
+        accepted = ("a text such as 2024-02-29",)
+    return ParameterProblem(("schema", *place), problem, accepted=accepted)
 
 
+_NO_DATE = "not-a-date"
 _NO_BOUND = {
     "numeric": "missing",
     "integer": "missing",
-    "date": "not-a-date",
+    "date": _NO_DATE,
 }
 """The problem of a bound that is none, by the type of the feature."""
 

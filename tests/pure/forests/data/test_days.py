@@ -97,6 +97,16 @@ def test_broken_bounds_are_named(
     assert found == [problem]
 
 
+def test_a_bound_that_is_no_date_states_the_form() -> None:
+    """2024-13-01 has it, but for its month."""
+    schema = Schema.unchecked(
+        SCHEMA | {"features": [DECLARED | {"lower": "2024-13-01"}]}
+    )
+    [problem] = schema.problems()
+    assert problem.problem == "not-a-date"
+    assert problem.accepted == ("a text such as 2024-02-29",)
+
+
 def test_one_day_is_a_legal_range() -> None:
     day = {"lower": "1970-01-01", "upper": "1970-01-01"}
     assert not Schema.unchecked(SCHEMA | {"features": [DECLARED | day]}).problems()
