@@ -16,7 +16,7 @@ from grovekeeper_client.cli.problems import ExitCode
 from grovekeeper_client.errors import column_in_words
 
 _MAPPED = {
-    "unknown": "unknown (OTHER; a row without a label is not learned from)",
+    "unknown": "unknown (a category becomes OTHER; a row without a label is not learned from)",
     "clamped": "clamped",
     "missing": "missing",
     "missing-mark": "one unit",

@@ -11,7 +11,7 @@ from grovekeeper_client.cli.new_secrets import SaveOption, hand_over, secret_fil
 
 _on_the_installation = Group("")
 
-app = Group(keys.app.info.help)
+app = Group(keys.app.info.help or "")
 app.add_typer(keys.app)
 app.add_typer(_on_the_installation)
 

@@ -65,7 +65,8 @@ def close_to_others(paths: Iterable[Path]) -> None:
             continue
         except OSError:
             raise InstallationError(
-                f"other accounts have access to {path}, which is not this account's. Run: chmod go= '{path}'"
+                f"{path} belongs to another account, and others have access to it. Run as root: "
+                f"chown -R {os.geteuid()} '{path}' && chmod go= '{path}'"
             ) from None
 
 

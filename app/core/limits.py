@@ -432,6 +432,8 @@ JOBS_ENDED_TOGETHER = 20
 MAX_JOBS_ENDED_BY_A_SWEEP = 100
 # Seconds after which a key with too many unfinished jobs is told to submit again
 FULL_QUEUE_RETRY_S = 30
+# The same for a key with too many jobs that wait for an approval: a person decides
+APPROVAL_RETRY_S = 3_600
 MAX_QUEUE_S = 86_400  # Seconds that a job waits in the queue before it expires
 # Seconds after the last heartbeat at which a worker's lease ends; the default of a
 # setting

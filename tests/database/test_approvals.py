@@ -237,8 +237,9 @@ def test_a_key_has_at_most_three_waiting_jobs_over_all_datasets(guarded: Scene) 
     ]
     n_entries = len(guarded.entries()), len(other.entries())
     for place in (guarded, other):
-        with pytest.raises(TooManyRequests):
+        with pytest.raises(TooManyRequests, match="3 at most") as refused:
             _submitted(place, "more", "0.6")
+        assert refused.value.retry_after_s == limits.APPROVAL_RETRY_S
     assert (len(guarded.entries()), len(other.entries())) == n_entries, (
         "nothing was reserved"
     )

@@ -115,7 +115,7 @@ _WHY_QUEUED: Mapping[str | None, str] = {
     "an admin ends the freeze.",
     "erasure-due": "The date has come at which a dataset that it reads is erased: no "
     "worker starts it, and the erasure cancels it.",
-    "no-room": "The disk of its worker has no room for its output; workers try again.",
+    "no-room": "The disk of its worker has no room for its output, or cannot be written; workers try again.",
     "rows-absent": "A file of its rows is absent or cannot be read; workers try again "
     "when the operator has brought it back.",
     "model-absent": "The file of a model that it evaluates is absent or cannot be read; "

@@ -372,12 +372,13 @@ class Locked:
         """
         key_id = self.authorized.principal.key_id
         lock_names(self.session, exclusive=[f"waiting jobs of {key_id}"])
-        if (
-            len(queue.waiting_of_key(self.session, key_id))
-            >= limits.MAX_WAITING_JOBS_PER_KEY
-        ):
-            what = "jobs of this key that wait for an approval"
-            raise TooManyRequests(what, retry_after_s=limits.FULL_QUEUE_RETRY_S)
+        most = limits.MAX_WAITING_JOBS_PER_KEY
+        if len(queue.waiting_of_key(self.session, key_id)) >= most:
+            what = (
+                f"jobs of this key that wait for an approval ({most} at most): cancel one, "
+                "or wait until an owner decides"
+            )
+            raise TooManyRequests(what, retry_after_s=limits.APPROVAL_RETRY_S)
 
 
 @cache

@@ -34,7 +34,8 @@ REASONS: Mapping[str, str] = {
 HOLDS: Mapping[str, str] = {
     "frozen": "a dataset that it reads is frozen, and it starts once an owner or an admin has ended the freeze",
     "erasure-due": "the date has come at which a dataset that it reads is erased, which cancels it",
-    "no-room": "the disk of its worker has no room for its output, so it is not charged; workers try again",
+    "no-room": "the disk of its worker has no room for its output or cannot be written, "
+    "so it is not charged; workers try again",
     "rows-absent": (
         "a file of its rows is absent or cannot be read, so it is not charged; "
         "workers try again, and the operator brings the file back"

@@ -203,7 +203,10 @@ class Transport:
                 self._wait(_backoff_s(attempt), _reason(error, self.url))
                 continue
             may_have_arrived = True
-            if last or not _is_worth_repeating(problem, request):
+            is_long = (
+                problem.status == _TOO_MANY and _stated_wait_s(response) > MAX_WAIT_S
+            )
+            if last or is_long or not _is_worth_repeating(problem, request):
                 # the request may have arrived, as with a lost connection
                 if _is_of_gateway(problem):
                     raise Unreachable(
@@ -338,8 +341,14 @@ def _is_worth_repeating(problem: ApiProblem, request: Request) -> bool:
 
 
 def _retry_after_s(response: httpx.Response) -> float | None:
+    stated = _stated_wait_s(response)
+    return min(stated, MAX_WAIT_S) if stated else None
+
+
+def _stated_wait_s(response: httpx.Response) -> float:
+    """The wait that an answer asks for; 0 for none."""
     text = response.headers.get("retry-after", "")
-    return min(float(text), MAX_WAIT_S) if text.isascii() and text.isdigit() else None
+    return float(text) if text.isascii() and text.isdigit() else 0.0
 
 
 def _backoff_s(attempt: int) -> float:

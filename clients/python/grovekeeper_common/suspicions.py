@@ -47,12 +47,16 @@ LONG_LINE = (
 )
 MORE_CELLS = "more cells than the header has: a separator in a cell without quotes, such as a decimal comma"
 FEWER_CELLS = (
-    "fewer cells than the header has: the file is cut off, or has several separators"
+    "fewer cells than the header has: the file is cut off, has several separators, or a line that is no row, such as "
+    "a remark"
 )
 LINE_BREAK = (
     "a cell has a line break: a quote that is never closed, or a text of several lines"
 )
-NO_MISSING = "the declaration does not allow empty cells here (missing)"
+NO_MISSING = (
+    "the declaration does not allow empty cells here (missing); a line of separators alone, as spreadsheets write it "
+    "below a table, is a row of empty cells"
+)
 MARK = "a mark such as NA stands for a missing value; leave the cell empty instead"
 FRACTIONS = "the declaration takes whole numbers here"
 TYPES = (
@@ -156,6 +160,9 @@ _SIGN = (
     "a sign beside the number, such as a percent sign, a currency, quotes, "
     "a long minus or a no-break space"
 )
+_UNIT = "a unit or a word behind the number, such as kg; write the number alone"
+_QUOTES = "single quotes around the declared value; CSV takes double quotes, or none"
+_TITLE = "the first line looks like a title: the names of the columns come first"
 _TRUTH = "truth values such as TRUE in place of the declared values"
 _DATE = "dates in a column of numbers"
 _DAY_FORM = (
@@ -181,6 +188,7 @@ _COMMA_NUMBER = re.compile(
 _SIGN_NUMBER = re.compile(
     r"[^\w+-]{1,3}[+-]?[0-9.]*[0-9][^\w]{0,3}|[+-]?[0-9][0-9.]*[^\w]{1,3}"
 )
+_UNIT_NUMBER = re.compile(r"[+-]?[0-9]+([.,][0-9]+)? ?°?[^\W\d_]{1,12}[/.²³0-9]{0,3}")
 _DECIMAL_COMMA = re.compile(r"[+-]?[0-9]*,[0-9]+([eE][+-]?[0-9]+)?")
 _COMMA_THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2}(,[0-9]{3})+")
 _THOUSANDS_NUMBER = re.compile(
@@ -345,6 +353,8 @@ def of_unknown_columns(unknown: Mapping[int, str], n_columns: int) -> str | None
         return f"not CSV: it looks like {form}"
     if any(_NUMBER.fullmatch(name.strip()) for name in names):
         return _NO_HEADER
+    if n_columns == 1 and any(" " in name.strip() for name in names):
+        return _TITLE
     return None
 
 
@@ -367,6 +377,8 @@ def _why_no_number(cell: str) -> str | None:
         return _DATE
     if _SIGN_NUMBER.fullmatch(cell):
         return _SIGN
+    if _UNIT_NUMBER.fullmatch(text):
+        return _UNIT
     return None
 
 
@@ -422,6 +434,8 @@ def _why_undeclared(declared: Sequence[str]) -> Callable[[str], str | None]:
             return _CASE
         if text.casefold() in MARKS:
             return MARK
+        if text[:1] == text[-1:] == "'" and text[1:-1] in values:
+            return _QUOTES
         if text.removesuffix(".0") in values:
             return _POINT
         if f"{text}.0" in values:

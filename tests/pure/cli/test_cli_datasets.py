@@ -440,6 +440,7 @@ def test_a_change_sends_the_schema_of_a_declaration(run: Run, service: Any) -> N
     Path("d.json").write_text(json.dumps({"name": "census", "schema": schema}))
     done = run("datasets", "change", "census", "d.json")
     assert "changed the columns of census" in done.stdout
+    assert "next:" not in done.stdout, "it has rows"
     sent = service.requests[-1]
     assert (sent.method, sent.url.path) == ("PATCH", "/datasets/census")
     assert json.loads(sent.content) == {"schema": schema}

@@ -52,6 +52,9 @@ def test_a_draft_is_written_to_a_file_that_does_not_exist(
     run: Run, dictionary: Path, tmp_path: Path
 ) -> None:
     draft = tmp_path / "draft.json"
+    done = run("datasets", "init", str(dictionary), "-")
+    assert json.loads(done.stdout)["name"] == "census"
+    assert not Path("-").exists()
     done = run("datasets", "init", str(dictionary), str(draft))
     assert (
         f"next: grovekeeper datasets check {draft}    (when the gaps are filled in)"

@@ -158,6 +158,14 @@ def test_no_service_can_make_the_client_wait_for_ever() -> None:
     assert service.waits == [30.0]
 
 
+def test_a_state_that_a_person_ends_is_not_waited_for() -> None:
+    """Too many jobs wait for an approval, which may take days."""
+    service = Service(_problem(429, "too-many-requests", {"Retry-After": "3600"}))
+    with pytest.raises(ApiProblem):
+        service.client().train({})
+    assert service.waits == []
+
+
 def test_waits_grow_and_end_with_the_attempts() -> None:
     service = Service(*[httpx.ConnectError("x")] * 5)
     with pytest.raises(Unreachable, match="nothing listens there"):

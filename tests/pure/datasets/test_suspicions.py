@@ -314,3 +314,24 @@ def test_parquet_with_texts_in_delta_encodings_is_read(ingest: Ingestion) -> Non
     report = ingest(zlib.decompress(base64.b64decode(OF_DUCKDB)), form=BodyForm.PARQUET)
     assert report.n_rows == 2
     assert [column.unknown for column in report.columns] == [0] * 5
+
+
+@pytest.mark.parametrize("cell", ["70.5 kg", "3 days", "12mmol/", "-4°C", "8 m²"])
+def test_a_unit_behind_a_number_is_named(cell: str) -> None:
+    assert "a unit or a word behind" in str(suspicions.of_no_numbers([cell]))
+
+
+@pytest.mark.parametrize("cell", ["kg", "0x1F", "3:00", "twelve"])
+def test_other_texts_are_no_number_with_a_unit(cell: str) -> None:
+    assert suspicions.of_no_numbers([cell]) is None
+
+
+def test_single_quotes_around_a_value_are_named() -> None:
+    assert "single quotes" in str(suspicions.of_undeclared(["'North'"], ["North"]))
+    assert suspicions.of_undeclared(["'"], ["North"]) is None
+
+
+def test_a_title_before_the_header_is_named() -> None:
+    title = {1: "Export of 2022"}
+    assert "looks like a title" in str(suspicions.of_unknown_columns(title, 1))
+    assert suspicions.of_unknown_columns({1: "hours"}, 1) is None
