@@ -443,6 +443,8 @@ def _beside_mrf(values: Values, pair: Pair) -> Finding:
 
 def _more_trees(values: Values, pair: Pair) -> Finding:
     fewest, most = BUDGET_SIZES[0], BUDGET_SIZES[-1]
+    is_printed = pair is ablations.printed_budget_tasks
+    sharing = "of which those of a layer share" if is_printed else "which share"
     growth = [
         Difference.of(
             *_runs(
@@ -454,7 +456,7 @@ def _more_trees(values: Values, pair: Pair) -> Finding:
     ]
     return Finding(
         "accuracy rises with the number of trees and is steady above 30.",
-        f"{most} trees, which share one ε, are beside {fewest} {findings.counted(growth)}.",
+        f"{most} trees, {sharing} one ε, are beside {fewest} {findings.counted(growth)}.",
         findings.by_majority(growth),
         _stacked_basis(pair, (fewest, most), BUDGETS),
     )

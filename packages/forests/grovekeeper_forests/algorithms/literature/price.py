@@ -459,8 +459,8 @@ class MedianTrees(PathForest):
         claimed="ε-differential privacy of trees of private medians on disjoint subsets, with noisy leaf counts.",
         wrong=(
             "Medians are drawn between the smallest and the largest value present, and a stop reads an exact count: "
-            "the loss is infinite. Where a row is added or removed, as in the paper, subsets of fixed sizes cost up to "
-            "3ε."
+            "the loss is infinite. Where a row is added or removed, as in the paper, its disjoint subsets cost up to "
+            "3ε if they have fixed sizes, which the text leaves open."
         ),
         here=(
             "Medians among public cuts, a fixed depth, each row's tree by a keyed hash of its id; the paper's budgets "
