@@ -191,7 +191,7 @@ def test_statements_on_printed_numbers_are_judged() -> None:
         verdicts[
             "“MRF achieves more than 2% improvement in most cases, compared with … BRF"
         ]
-        == "Does not hold"
+        == "Not decided"
     )
     assert (
         verdicts[
