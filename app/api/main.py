@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterable
 from contextvars import Context
+from datetime import timedelta
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
@@ -65,7 +66,8 @@ from app.api.routes import (
 )
 from app.api.sentences import describe
 from app.api.streams import JobEvents
-from app.core.errors import IdempotencyKeyMissing, InstallationError
+from app.core import stamps
+from app.core.errors import IdempotencyKeyMissing, InstallationError, NotFound
 from app.core.settings import Settings
 from app.services.authorization import IdentityProvider
 from app.services.installation import Installation
@@ -94,6 +96,7 @@ def create_app(settings: Settings) -> Application:
         [] if settings.path_prefix is None else [{"url": settings.path_prefix}]
     )
     app.state.installation = installation
+    app.state.security_contact = settings.security_contact
     app.state.provider = provider = IdentityProvider.of(settings)
     app.state.heads = Heads(installation)
     app.state.capacities = capacities = Capacities()
@@ -155,6 +158,7 @@ def _application() -> Application:
     app.add_exception_handler(RequestValidationError, problems.on_validation_error)
     app.add_exception_handler(HTTPException, problems.on_http_exception)
     app.add_api_route(OPENAPI, _show_openapi, include_in_schema=False)
+    app.add_api_route(SECURITY, _show_contact, include_in_schema=False)
     app.state.document = None
     return app
 
@@ -170,6 +174,21 @@ async def _show_openapi(request: Request) -> Response:
         state.document = asyncio.create_task(made, context=Context())
     answer: FixedAnswer = await asyncio.shield(state.document)
     return answer.to(request)
+
+
+async def _show_contact(request: Request) -> Response:
+    """Answer with the operator's contact for weaknesses.
+
+    Raises:
+        NotFound: the operator named none.
+    """
+    contact = request.app.state.security_contact
+    if contact is None:
+        raise NotFound("contact for weaknesses")
+    # a day, so that the answer does not tell when it was made
+    expires = stamps.now().date() + _CONTACT_LASTS
+    text = f"Contact: {contact}\nExpires: {expires}T00:00:00Z\n"
+    return Response(text, media_type="text/plain")
 
 
 def _document(app: FastAPI) -> FixedAnswer:
@@ -299,6 +318,8 @@ _CHECKED = (Depends(check_query),)
 """What every route of the API depends on; pages are lenient."""
 
 OPENAPI = "/openapi.json"
+SECURITY = "/.well-known/security.txt"
+_CONTACT_LASTS = timedelta(days=180)
 _API_VERSION = "1"
 _NO_TELEMETRY: TelemetryConfig = {
     "tracing": False,

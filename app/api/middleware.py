@@ -60,6 +60,7 @@ PUBLIC_PATHS = frozenset(
         "/healthz",
         "/readyz",
         "/openapi.json",
+        "/.well-known/security.txt",
         "/v2",
         "/v2/health/live",
         "/v2/health/ready",

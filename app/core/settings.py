@@ -24,6 +24,7 @@ PREFIX = "GROVEKEEPER_"
 GlobalRole: TypeAlias = Literal["admin", "owner", "auditor"]
 GLOBAL_ROLES: tuple[GlobalRole, ...] = get_args(GlobalRole)
 """Roles that take effect without a grant."""
+_CONTACT = re.compile(r"(mailto:[!-~]+@[!-~]+|https://[!-~]+)")
 _PATH_PREFIX = re.compile(r"(/(?!\.{1,2}(/|$))[A-Za-z0-9._~-]+)+")
 """Names of the unreserved characters of RFC 3986; browsers remove the names ``.`` and
 ``..``.
@@ -99,6 +100,12 @@ def _is_address(text: str) -> bool:
 def _read_endpoint(text: str) -> str:
     if urlsplit(text).scheme not in ("http", "https") or not urlsplit(text).hostname:
         raise ValueError("not an address")
+    return text
+
+
+def _read_contact(text: str) -> str:
+    if not _CONTACT.fullmatch(text):
+        raise ValueError("not an address of mail or of a page")
     return text
 
 
@@ -243,6 +250,13 @@ class Settings:
         "Address of an OpenTelemetry collector for spans of requests, OTLP over HTTP: `https://…/v1/traces`. Needs the "
         "extra `otel`. When unset, there are no spans.",
         _read_endpoint,
+        worker=False,
+    )
+    security_contact: str | None = _setting(
+        "",
+        "Where people report a weakness of this installation: `mailto:security@example.org`, or an `https://` "
+        "address. `/.well-known/security.txt` names it (RFC 9116). When unset, that path is 404.",
+        _read_contact,
         worker=False,
     )
     dask_scheduler: str | None = _setting(
