@@ -11,6 +11,7 @@ from app.datasets.private_rows import Selection
 from app.services.jobs.task import PartRows
 from grovekeeper_forests.contract.plan import Plan
 from grovekeeper_forests.data.coded_rows import CodedRows, CodeRequest
+from grovekeeper_forests.data.schema import Label, Schema
 from grovekeeper_forests.privacy.partitions import Partitions
 from grovekeeper_forests.privacy.scope import Scope
 from grovekeeper_forests.releases.forest.draw import code_request
@@ -44,9 +45,22 @@ def _label(index: int) -> str:
     return ">50K" if index * 7 % 120 > 60 or index % 9 == 4 else "<=50K"
 
 
-def codes_of(priced: Plan) -> CodeRequest:
+NUMBERS = Schema(SCHEMA.features, Label(SCHEMA.label.name, bounds=(0.0, 60.0)))
+"""The same features beside a label that is a number."""
+
+
+def body_of_numbers(n_rows: int) -> str:
+    """Rows whose label is a number beyond its bounds for some, and empty for others."""
+    lines = (
+        f"{index * 7 % 120},{0.5 + index % 9 / 5},Male,0,{'' if index % 11 == 5 else index * 7 % 120 / 1.9}\n"
+        for index in range(n_rows)
+    )
+    return HEADER + "".join(lines)
+
+
+def codes_of(priced: Plan, schema: Schema = SCHEMA) -> CodeRequest:
     """The codes of a plan whose growth counts codes."""
-    request = code_request(priced, SCHEMA)
+    request = code_request(priced, schema)
     assert request is not None
     return request
 
@@ -57,16 +71,18 @@ def stored_part(
     n_rows: int = 800,
     group_rows: int = 100,
     partitions: Partitions | None = None,
+    schema: Schema = SCHEMA,
 ) -> PartRows:
     """A part of a job on one upload."""
-    ingest = Ingestion(home)
+    ingest = Ingestion(home, schema)
     ingest.partitions = partitions or ingest.partitions
-    ingest(body(n_rows))
+    rows_of = body_of_numbers if schema.label.is_number else body
+    ingest(rows_of(n_rows))
     store_table(
         stored_table(ingest.destination), ingest.destination, group_rows=group_rows
     )
     return PartRows(
-        schema=SCHEMA.to_json(),
+        schema=schema.to_json(),
         row_files=(path_of(ingest.destination),),
         partitions=ingest.partitions.to_json(),
         scope=SCOPE,

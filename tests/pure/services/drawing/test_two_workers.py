@@ -37,7 +37,7 @@ from grovekeeper_forests.releases.statistics import draw as statistics_draw
 from grovekeeper_forests.releases.statistics import price as statistics_price
 from tests.privacy.noiseless import REQUESTS, Noiseless
 from tests.support.plans import request_for
-from tests.support.stored_part import SCHEMA, codes_of, stored_part
+from tests.support.stored_part import NUMBERS, SCHEMA, codes_of, stored_part
 from tests.support.uploads import store_table, stored_table
 from tests.support.workers_here import WorkersHere, wait_for, workers_here
 
@@ -82,12 +82,16 @@ def here(
 
 
 def exact(
-    priced: Plan, rows: TrainingRows, unlabelled: TrainingRows | None = None
+    priced: Plan,
+    rows: TrainingRows,
+    unlabelled: TrainingRows | None = None,
+    *,
+    schema: Schema = SCHEMA,
 ) -> Forest:
     """The forest without noise, whose numbers are exact counts."""
     return grow(
         priced,
-        SCHEMA,
+        schema,
         rows,
         Noiseless(),
         on_tree_done=lambda: None,
@@ -139,6 +143,25 @@ def test_a_forest_on_two_workers_is_the_forest_of_one_process(
         "both workers have rows"
     )
     require_equal(exact(priced, rows), exact(priced, here(part, priced)))
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "accountant"), [("rpf", "pure"), ("nbrt", "gdp")]
+)
+def test_a_forest_of_numbers_on_two_workers_is_that_of_one_process(
+    algorithm: str, accountant: str, connection: Connection, tmp_path: Path
+) -> None:
+    part = stored_part(tmp_path, schema=NUMBERS)
+    delta = None if accountant == "pure" else Fraction(1, 10**6)
+    request = request_for(
+        algorithm, {}, Fraction(4), 800, accountant=accountant, delta=delta
+    )
+    priced = plan(request, NUMBERS)
+    codes = codes_of(priced, NUMBERS)
+    rows = connection.rows(part, codes, keep_unlabelled=False)
+    on_workers = exact(priced, rows, schema=NUMBERS)
+    assert (on_workers.arrays["start"] > 0).all()
+    require_equal(on_workers, exact(priced, here(part, priced), schema=NUMBERS))
 
 
 @pytest.mark.parametrize("name", FORESTS)
