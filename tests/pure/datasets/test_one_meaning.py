@@ -19,7 +19,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from app.api.pages.models import _value as form_cell
 from app.datasets.upload_bodies import BodyForm
 from app.services import arrow_tables
 from app.services.inference import read_request
@@ -27,6 +26,7 @@ from grovekeeper_client import rows as client_rows
 from grovekeeper_client.cli.command import WrongUse
 from grovekeeper_client.cli.prediction_rows import read_rows
 from grovekeeper_client.rows import write_arrow
+from grovekeeper_common.text_cells import CellReader, WrongCell
 from grovekeeper_forests.data.sanitiser import (
     RequestRows,
     SanitisedColumns,
@@ -66,6 +66,7 @@ CARDS = {
 LABEL = Label("y", ("0", "1"))
 REFUSALS = (
     GrovekeeperError,
+    WrongCell,
     WrongUse,
     TypeError,
     ValueError,
@@ -303,9 +304,8 @@ def by_table(feature: Feature, _: Path, cell: Any) -> Any:
 
 
 def by_form(feature: Feature, _: Path, cell: Any) -> Any:
-    return predicted(
-        feature, [{"cell": form_cell(CARDS[feature.type], text_of(cell)[1:-1])}]
-    )
+    cells = CellReader(card_of(feature))
+    return predicted(feature, [{"cell": cells.cell("cell", text_of(cell)[1:-1])}])
 
 
 WAYS: list[Callable[[Feature, Path, Any], Any]] = [
