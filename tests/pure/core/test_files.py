@@ -177,6 +177,6 @@ def test_an_open_file_of_another_account_is_refused(
 
     monkeypatch.setattr(Path, "chmod", refuse)
     with pytest.raises(
-        InstallationError, match=r"storage\.key, which is not this account's"
+        InstallationError, match=r"storage\.key belongs to another account"
     ):
         close_to_others([file])
