@@ -75,13 +75,17 @@ def _proposal(proposal: RulesProposal) -> Need:
     )
 
 
+def _submission(job: ListedJob) -> str:
+    at = words.minute(job.submitted_at)
+    return f"On {job.dataset_name}, submitted by {who_submitted(job)} on {at} UTC."
+
+
 def _held(job: ListedJob) -> Need:
     return Need(
         "amber",
         "waiting",
         f"Not started: {_name(job)}, {job.held_by}",
-        f"On {job.dataset_name}, submitted by {who_submitted(job)} on "
-        f"{words.minute(job.submitted_at)} UTC. Workers try again.",
+        f"{_submission(job)} Workers try again.",
         f"/ui/jobs/{job.id}",
         "See why",
     )
@@ -92,8 +96,7 @@ def _failed(job: ListedJob) -> Need:
         "red",
         "failed",
         f"Failed: {_name(job)}, {_fate(job)}",
-        f"On {job.dataset_name}, submitted by {who_submitted(job)} on "
-        f"{words.minute(job.submitted_at)} UTC.",
+        _submission(job),
         f"/ui/jobs/{job.id}",
         "See why",
     )
