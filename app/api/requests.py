@@ -40,17 +40,18 @@ from app.core.errors import (
     TooLarge,
     UnsupportedMediaType,
 )
-from app.core.preconditions import Condition, condition_of
+from app.core.preconditions import Condition, condition_of, etag_of
 from app.services.authorization import confirm
 from app.services.installation import Installation
 from app.services.ledger.heads import Heads
 from app.services.pagination import PageRequest
-from app.wire.aliases import AliasHistory, AliasOut
 from app.wire.base import is_secret
 from app.wire.datasets import PUBLIC_NAME
-from app.wire.rules import RulesOut
 
-_JSON_TYPES = ["application/json"]
+CHARSETS = frozenset({"utf-8", "utf8", "us-ascii", "ascii"})
+_JSON_TYPES = ["application/json, with charset=utf-8 or without a charset"]
+_JSON = re.compile(r"application/(.*\+)?json")
+_CHARSET = re.compile(r""";[ \t]*charset[ \t]*=[ \t]*["']?([^"';]*)""")
 _LENGTH_DIGITS = 20
 _KEY = re.compile(rf"[\x21-\x7e]{{1,{limits.MAX_IDEMPOTENCY_KEY_CHARS}}}")
 # The middleware authenticates; this documents it.
@@ -58,7 +59,7 @@ _bearer = HTTPBearer(
     auto_error=False, description="`Authorization: Bearer <key or token>`"
 )
 _Endpoint = TypeVar("_Endpoint", bound=Callable[..., Any])
-Tagged = TypeVar("Tagged", RulesOut, AliasOut, AliasHistory)
+Shown = TypeVar("Shown")
 
 
 class Body(StrEnum):
@@ -228,9 +229,7 @@ def check_media_type(scope: Scope, other_types: tuple[str, ...] = ()) -> str:
     # field of a name counts.
     fields: dict[bytes, bytes] = dict(reversed(scope["headers"]))
     media_type = _media_type(fields.get(b"content-type", b"application/json"))
-    if media_type not in ("application/json", *other_types) and not (
-        media_type.startswith("application/") and media_type.endswith("+json")
-    ):
+    if media_type not in other_types and not _JSON.fullmatch(media_type):
         raise UnsupportedMediaType([*_JSON_TYPES, *other_types])
     encoding = fields.get(b"content-encoding")
     if encoding is not None and encoding.strip().lower() != b"identity":
@@ -268,7 +267,11 @@ def _check_length(declared: str | None, max_bytes: int) -> None:
 
 @lru_cache(maxsize=64)
 def _media_type(field: bytes) -> str:
-    return field.decode("latin-1").partition(";")[0].strip().lower()
+    """The type in a field ``Content-Type``; empty where its text is not in UTF-8."""
+    text = field.decode("latin-1").lower()
+    charset = _CHARSET.search(text)
+    is_read = charset is None or charset[1].strip() in CHARSETS
+    return text.partition(";")[0].strip() if is_read else ""
 
 
 def _read(model: type[BaseModel], text: bytes, max_nodes: int) -> tuple[Any, BaseModel]:
@@ -384,9 +387,13 @@ async def precondition(
     return condition_of(if_match, if_none_match)
 
 
-def with_etag(response: Response, answer: Tagged) -> Tagged:
-    """Name the state of an answer in its field ``ETag``, too."""
-    response.headers["ETag"] = f'"{answer.etag}"'
+def with_etag(
+    response: Response, answer: Shown, state: str, rest: object = None
+) -> Shown:
+    """Name an answer in its field ``ETag``: the state that a change replaces, and
+    behind a dash what else the answer shows, which no condition of a change compares.
+    """
+    response.headers["ETag"] = f'"{state}{f"-{etag_of(rest)}" if rest else ""}"'
     return answer
 
 

@@ -26,9 +26,4 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
 class Group(of_client.Group):
     """A group of commands."""
 
-    def command(  # type: ignore[override]
-        self, name: str
-    ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-        """Adds a function to the group as :func:`command` makes it a command."""
-        add = super().command(name)
-        return lambda function: add(_told()(function))
+    made = staticmethod(command)

@@ -34,8 +34,9 @@ def etag_of(*facts: object) -> str:
 def condition_of(if_match: str | None, if_none_match: str | None = None) -> Condition:
     """The condition in a field ``If-Match`` or ``If-None-Match``.
 
-    A tag names a state, not the bytes of an answer. So a tag that a proxy made weak,
-    when it compressed the answer, names the same state.
+    A tag names a state up to its dash, if it has one, and not the bytes of an answer.
+    So a tag that a proxy made weak, when it compressed the answer, names the same
+    state.
 
     Raises:
         InvalidRequest: ``If-Match`` is no list of entity tags, or ``If-None-Match`` is
@@ -60,7 +61,8 @@ def condition_of(if_match: str | None, if_none_match: str | None = None) -> Cond
             accepted=["*, or the ETag of an answer, with its quotes"],
         )
     return frozenset(
-        tag.removeprefix("W/").strip('"') for tag in re.findall(rf"\*|{_TAG}", if_match)
+        tag.removeprefix("W/").strip('"').partition("-")[0]
+        for tag in re.findall(rf"\*|{_TAG}", if_match)
     )
 
 

@@ -33,7 +33,8 @@ def show_alias(
     """Show the model that an alias names, and who moved the alias when. For keys that
     may read the balance.
     """
-    return with_etag(response, models.show_alias(*by, dataset, alias, page))
+    history = models.show_alias(*by, dataset, alias, page)
+    return with_etag(response, history, history.etag)
 
 
 @alias_routes.put(
@@ -51,10 +52,8 @@ def put_alias(
     """Set an alias to a model of the dataset. Later requests that use the alias reach
     that model.
     """
-    return with_etag(
-        response,
-        models.put_alias(*by, dataset, alias, model=body.model, condition=condition),
-    )
+    moved = models.put_alias(*by, dataset, alias, model=body.model, condition=condition)
+    return with_etag(response, moved, moved.etag)
 
 
 @alias_routes.delete(

@@ -14,6 +14,7 @@ from app.api.requests import (
     Precondition,
     limited,
     sent,
+    with_etag,
 )
 from app.core.errors import (
     AccountDiffers,
@@ -134,10 +135,9 @@ def change_dataset(
 
 
 def _with_etag(response: Response, answer: DatasetOut) -> DatasetOut:
-    """Name the state of the declared columns in the field ``ETag``."""
-    tag = show.columns_etag(answer.schema_)
-    response.headers["ETag"] = f'"{tag}"'
-    return answer
+    """Name the state of the declared columns, which alone change on request."""
+    rest = answer.model_dump(mode="json", exclude={"schema_"})
+    return with_etag(response, answer, show.columns_etag(answer.schema_), rest)
 
 
 @dataset_routes.delete(

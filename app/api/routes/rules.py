@@ -22,7 +22,7 @@ def show_rules(by: By, dataset: str, response: Response) -> RulesOut:
     """Show the rules of the dataset, what is spent of its quotas, and a proposal of
     looser rules. For owners.
     """
-    return with_etag(response, dataset_rules.show_rules(*by, dataset))
+    return _with_etag(response, dataset_rules.show_rules(*by, dataset))
 
 
 @rule_routes.put(
@@ -37,6 +37,11 @@ def change_rules(
     """Replace the rules of the dataset. Looser rules are in force once a second owner
     or an admin sends them.
     """
-    return with_etag(
+    return _with_etag(
         response, dataset_rules.change_rules(*by, dataset, body, condition=condition)
     )
+
+
+def _with_etag(response: Response, rules: RulesOut) -> RulesOut:
+    spent = [quota.spent for quota in rules.quotas]
+    return with_etag(response, rules, rules.etag, spent)

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Depends, Header, Query, Request, Response
 
 from app.api.problems import JSON_BODY, REPEATABLE, documented
 from app.api.requests import (
+    CHARSETS,
     Body,
     BodyRoute,
     By,
@@ -45,9 +46,6 @@ from app.wire.uploads import (
 )
 
 upload_routes = APIRouter(prefix="/datasets", tags=["datasets"], route_class=BodyRoute)
-
-
-_CHARSETS = frozenset({"utf-8", "utf8", "us-ascii", "ascii"})
 
 
 _ACCEPTED = [
@@ -217,7 +215,7 @@ def _form(request: Request) -> BodyForm:
     media_type = declared.get_content_type()
     if declared.get_param("header") == "absent":
         raise UnsupportedMediaType(["text/csv with a header row"])
-    if declared.get_content_charset("utf-8") not in _CHARSETS:
+    if declared.get_content_charset("utf-8") not in CHARSETS:
         raise UnsupportedMediaType(
             [
                 "text/csv in UTF-8",

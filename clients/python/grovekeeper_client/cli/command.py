@@ -270,15 +270,18 @@ class _Commands(TyperGroup):
 class Group(typer.Typer):
     """A group of commands."""
 
+    made = staticmethod(command)
+    """Makes a function a command."""
+
     def __init__(self, text: str) -> None:
         super().__init__(cls=_Commands, help=text, no_args_is_help=True)
 
     def command(  # type: ignore[override]
         self, name: str
     ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-        """Adds a function to the group as :func:`command` makes it a command."""
+        """Adds a function to the group as :attr:`made` makes it a command."""
         add = super().command(name)
-        return lambda function: add(command(function))
+        return lambda function: add(self.made(function))
 
 
 @contextmanager
