@@ -52,8 +52,8 @@ _CLAIMS_AT_ONCE = 16
 transaction is claiming.
 """
 
-_LEASED = (JobState.RUNNING.value, JobState.QUEUED.value)
-"""States of jobs with an end of a lease: running, or put back by their last worker."""
+_IS_QUEUED = JobRow.state == literal_column(f"'{JobState.QUEUED.value}'")
+"""Without a parameter: SQLite uses the index of queued jobs for its own words alone."""
 
 _WORKERS_KEPT_FOR: Final = timedelta(days=1)
 
@@ -246,9 +246,7 @@ def _is_free(
     """Whether a job is queued, was not put back lately, reads none of the datasets
     ``closed`` and has a kind and an algorithm of ``known``.
     """
-    # no parameter: SQLite uses the index of queued jobs for its own words alone
-    queued = JobRow.state == literal_column(f"'{JobState.QUEUED.value}'")
-    queued &= JobRow.lease_until.is_(None)
+    queued = _IS_QUEUED & JobRow.lease_until.is_(None)
     if known is not None:
         names = sorted(known)
         queued &= JobRow.kind.in_(names) & or_(
@@ -399,7 +397,7 @@ def overdue(
     queued_since = at - timedelta(seconds=limits.MAX_QUEUE_S)
     asked_since = at - timedelta(seconds=limits.MAX_APPROVAL_S)
     is_over = or_(JobRow.lease_until < at, JobRow.lease_until > leased_until)
-    lost = JobRow.state.in_(_LEASED) & is_over
+    lost = (JobRow.state == JobState.RUNNING.value) & is_over
     unanswered = (JobRow.state == JobState.WAITING.value) & (
         JobRow.submitted_at < asked_since
     )
@@ -408,7 +406,13 @@ def overdue(
         & (JobRow.submitted_at < queued_since)
         & (JobRow.waits_since < queued_since)
     )
-    reasons = (or_(lost, unanswered), unclaimed)
+    # A query for each range of an index: in one query, the databases read all queued
+    # jobs.
+    put_back = [
+        _IS_QUEUED & (JobRow.lease_until < at),
+        _IS_QUEUED & (JobRow.lease_until > leased_until),
+    ]
+    reasons = (lost, unanswered, unclaimed, *put_back)
     queries = [select(JobRow.id).where(reason) for reason in reasons]
     overdue_jobs = union_all(*queries).subquery()
     # In any order: jobs that cannot end, because their account differs from its

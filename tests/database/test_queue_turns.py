@@ -210,6 +210,39 @@ def test_a_claim_passes_over_jobs_that_were_put_back(
     assert "ix_jobs_submitted_by_lease_until" in order
 
 
+@pytest.mark.parametrize("closed", [(), ("ds_closed",)])
+def test_the_search_for_overdue_jobs_passes_over_the_jobs_that_wait_in_the_queue(
+    installation: Installation, closed: Collection[str]
+) -> None:
+    """Every process searches every second, and 10,000 queued jobs were read each time."""
+    now = datetime.now(UTC)
+    held = {"reason": PutBack.NO_ROOM.value, "lease_until": now + A_MINUTE}
+    rows = [
+        *(_row(number, "A", at=now) for number in range(2_000)),
+        *(_row(number, "A", at=now - A_MINUTE, **held) for number in range(2_000)),
+    ]
+    with installation.database.write() as session:
+        session.execute(insert(JobRow), rows)
+        session.execute(text("ANALYZE"))
+    with installation.database.write() as session:
+        connection = session.connection()
+        with _statements(connection) as seen:
+            assert queue.overdue(session, at=now, ttl_s=TTL_S, closed=closed) == []
+        [(statement, values)] = seen
+        if installation.database.dialect == "sqlite":
+            explained = connection.exec_driver_sql(
+                f"EXPLAIN QUERY PLAN {statement}", values
+            )
+            plan = [step for *_, step in explained if " jobs " in f"{step} "]
+            # by the state alone, all queued jobs would be read
+            assert plan
+            assert all("<?" in step or ">?" in step for step in plan), plan
+            return
+        explained = connection.exec_driver_sql(f"EXPLAIN ANALYZE {statement}", values)
+        plan = [step for (step,) in explained]
+    assert not any("Rows Removed by Filter" in step for step in plan), plan
+
+
 def test_a_key_with_too_many_unfinished_jobs_submits_no_other_and_reserves_nothing(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
