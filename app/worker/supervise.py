@@ -30,6 +30,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import wait
 from functools import partial
 from typing import Final
 
@@ -42,6 +43,7 @@ from app.jobs.states import PREPARING, EndReason, PutBack
 from app.services.execution.lease import CannotRun, Lease, Stopped
 from app.services.execution.run_job import CodeChanged, CodeNotLoaded, JobFailed
 from app.services.jobs.task import JobTask, Needs
+from grovekeeper_forests.threads import begun
 
 WAIT_S: Final = 600.0
 """Longest time that a child waits for a job."""
@@ -363,8 +365,7 @@ class Supervisor:
             end_child(child)
         damaged: list[str] = []
         if child.returncode != 0:
-            look = partial(_damaged_files, task)
-            damaged = lease.wait_for(look, stopping=self._stop.now)
+            damaged = self._damaged_uploads(task, lease)
         # before the end is told to anybody: success and failure show at public times
         self._wait_for_release(lease)
         for upload in damaged:
@@ -408,6 +409,16 @@ class Supervisor:
             _log.warning(
                 "finishing the running job; a second signal (Ctrl-C) stops now and loses what the job spent"
             )
+
+    def _damaged_uploads(self, task: JobTask, lease: Lease) -> list[str]:
+        """Looks at a job's files of rows. Progress goes on to show at public times, as
+        if the child still ran: how long the look takes depends on the rows.
+        """
+        outcome = begun(partial(_damaged_files, task), name="files")
+        while wait([outcome], timeout=_POLL_S).not_done:
+            self._report(lease)
+            self._heed_signals()
+        return outcome.result()
 
     def _wait_for_release(self, lease: Lease) -> None:
         """Holds the lease until the next public time, so that the end of the child

@@ -241,6 +241,40 @@ def test_a_paid_job_whose_rows_are_damaged_says_so_at_a_public_time(
     assert (line.levelname, line.__dict__["upload_id"]) == ("ERROR", path.stem)
 
 
+def test_progress_shows_at_a_public_time_while_files_of_a_failed_job_are_looked_at(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Old progress would tell that the child has ended, before its end shows."""
+    is_told = threading.Event()
+
+    def start(task: JobTask) -> "subprocess.Popen[bytes]":
+        program = "import os; os.write(1, b'..'); raise SystemExit(1)"
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        return Popen([sys.executable, "-ISc", program], **pipes)
+
+    def look(_: JobTask) -> list[str]:
+        n_told = len(run.progress)
+        run.clock.pass_(61)
+        is_told.wait(timeout=60)
+        assert len(run.progress) > n_told
+        return []
+
+    def report(supervisor: Supervisor, lease: Lease) -> None:
+        honest(supervisor, lease)
+        if run.clock.time > START + 50 + 60:
+            is_told.set()
+
+    honest = Supervisor._report
+    monkeypatch.setattr(Supervisor, "_report", report)
+    monkeypatch.setattr(supervise, "_start", start)
+    monkeypatch.setattr(supervise, "_damaged_files", look)
+    job_id = run.submit("a")
+    run.work(until=200)
+    assert (run.scene.job(job_id).state, run.times(job_id)) == ("failed", [0, 120])
+    shown = [trees for at, trees in run.progress if 60 < at < 120]
+    assert set(shown) == {1}
+
+
 def test_a_job_that_is_submitted_between_two_public_times_waits(run: Run) -> None:
     run.durations[:] = [1]
     submitted = list[str]()
