@@ -32,6 +32,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from grovekeeper_forests.bins import quantile_bins
+from grovekeeper_forests.data.schema import Feature
 from grovekeeper_forests.noise.randomness import PaidRandomness
 from tests.privacy import copied_counts
 from tests.privacy.copied_counts import StandIn, Table
@@ -44,6 +46,23 @@ def draw_unpaid(monkeypatch: pytest.MonkeyPatch) -> None:
     production stops is seen.
     """
     monkeypatch.setattr(PaidRandomness, "_pay", lambda *_: None)
+
+
+def keep_fine_edges(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Computes the edges of a fine grid once for each feature: they are public, every
+    path of a walk asks for them again, and they take longer than the rest of a path.
+    """
+    fine_edges = quantile_bins._fine_edges
+
+    @cache
+    def edges_of(feature: Feature) -> NDArray[np.float64]:
+        edges = fine_edges(feature, quantile_bins.grid_edges(feature))
+        edges.setflags(write=False)
+        return edges
+
+    monkeypatch.setattr(
+        quantile_bins, "_fine_edges", lambda feature, _coarse: edges_of(feature)
+    )
 
 
 FAR = 2**40

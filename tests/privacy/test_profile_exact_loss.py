@@ -29,7 +29,13 @@ from grovekeeper_forests.releases.forest.price import PlanRequest
 from grovekeeper_forests.releases.profile import draw as profile_draw
 from grovekeeper_forests.releases.profile import price as profile_price
 from grovekeeper_forests.releases.profile.price import ProfilePlan
-from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness, loss, output_law
+from tests.privacy.enumeration import (
+    TOLERANCE,
+    EnumeratingRandomness,
+    keep_fine_edges,
+    loss,
+    output_law,
+)
 from tests.support.schemas import schema_of
 
 Rows = tuple[tuple[int, int], ...]
@@ -47,6 +53,7 @@ SCHEMA = schema_of(
 @pytest.fixture(autouse=True)
 def no_free_bins(monkeypatch: pytest.MonkeyPatch) -> None:
     """Production never cuts a grid of five cells privately; this test must."""
+    keep_fine_edges(monkeypatch)
     monkeypatch.setattr(quantile_bins, "_FREE_CELLS", 1)
     monkeypatch.setattr(quantile_bins, "_GROUPED_CELLS", 1)
 
