@@ -530,10 +530,16 @@ def _with_plain_days(frame: Any) -> Any:
     """A frame of pandas whose periods of a day are days, as dates are read; other
     periods, such as months, stay and are no dates.
     """
-    names = [name for name, kind in frame.dtypes.items() if str(kind) == "period[D]"]
-    if not names:
+    places = [
+        place for place, kind in enumerate(frame.dtypes) if str(kind) == "period[D]"
+    ]
+    if not places:
         return frame
-    return frame.assign(**{name: frame[name].dt.to_timestamp() for name in names})
+    plain = frame.copy(deep=False)
+    # by place: a name may be a number, or occur twice
+    for place in places:
+        plain.isetitem(place, frame.iloc[:, place].dt.to_timestamp())
+    return plain
 
 
 def _is_unnamed(names: Any) -> bool:

@@ -490,6 +490,12 @@ def test_periods_of_a_day_are_days(tmp_path: Path) -> None:
     rows.write_arrow(frame, tmp_path / "a.arrow", [day])
     stored = pa.ipc.open_file(tmp_path / "a.arrow").schema
     assert pa.types.is_timestamp(stored.field("day").type)
+    unnamed = frame.set_axis([0], axis="columns")
+    assert rows.read(unnamed, schema).columns == {"day": ["2024-02-28", "2024-02-29"]}
+    twice = pd.concat([frame, frame], axis="columns")
+    with pytest.raises(ValueError, match=r"occurs twice|Duplicate column names"):
+        rows.write_arrow(twice, tmp_path / "b.arrow", [day])
+    assert str(frame.dtypes["day"]) == "period[D]", "the caller's own"
     months = frame.assign(day=pd.period_range("2024-02", periods=2, freq="M"))
     with pytest.raises(TypeError, match="column 'day': a date is needed, not Period"):
         rows.read(months, schema).columns  # noqa: B018
