@@ -12,6 +12,7 @@ _INDENT = 28
 _MARGIN = 16
 _LETTER_WIDTH = 8
 _BAR_WIDTH = 60
+_DIGITS = 4
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,7 @@ def _words(node: Mapping[str, Any]) -> str:
     if node["test"] is not None:
         return f"{node['test']}?"
     if node["number"] is not None:
-        words = f"{node['number']:.4g}"
+        words = _in_digits(node["number"])
     else:
         words = str(node["label"])
     if node["share"] is not None:
@@ -123,3 +124,8 @@ def _words(node: Mapping[str, Any]) -> str:
     if node["n_leaves"] > 1:
         words += f", over {node['n_leaves']} leaves"
     return words
+
+
+def _in_digits(number: float) -> str:
+    rounded = float(f"{number:.{_DIGITS}g}")
+    return f"{rounded:,.15g}".replace("-", "−")

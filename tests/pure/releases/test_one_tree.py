@@ -211,6 +211,14 @@ def test_an_end_of_several_leaves_pools_their_counts(
     assert (no.label, no.share, no.n_leaves) == ("yes", 1.0, 2)
 
 
+@pytest.mark.parametrize(
+    ("number", "words"), [(12.344, "12.34"), (123_456.0, "123,500"), (-0.5, "−0.5")]
+)
+def test_a_number_is_written_as_people_write_it(number: float, words: str) -> None:
+    tree = {"tree": 0, "nodes": [vars(Node(number=number, n_leaves=1))]}
+    assert tree_words.as_text(tree) == words
+
+
 def test_names_are_no_markup() -> None:
     nodes = [
         Node("site is <a>", yes=1, no=2),

@@ -72,9 +72,9 @@ def describe(forest: Forest, schema: Schema, number: int) -> list[Node]:
     """The nodes of a tree, the root first, and each node before those below it.
 
     A leaf states what the forest would answer if it had this tree alone: shares of
-    classes, from noisy counts where leaves release counts; or a number. Splits that
-    send every row to one side are left out, also because of the splits above, as are nodes below :data:`MOST_LEVELS`
-    splits.
+    classes, from noisy counts where leaves release counts; or a number. Left out are
+    splits that send every row to one side, also those that do so because of the splits
+    above them, and nodes below :data:`MOST_LEVELS` splits.
 
     Privacy:
         None of its own: a function of the released forest and of public facts alone.
@@ -134,10 +134,12 @@ class _Tree:
             # every row that comes here goes to one side
             heap = 2 * heap + (1 if no is None else 2)
         place = len(self.nodes)
-        self.nodes.append(self._end(heap))
-        if heap < len(self.splits) and level < MOST_LEVELS:
+        if heap >= len(self.splits) or level == MOST_LEVELS:
+            self.nodes.append(self._end(heap))
+        else:
             assert yes is not None
             assert no is not None
+            self.nodes.append(Node())  # nodes below it come after it
             next_yes = self.add(2 * heap + 1, level + 1, yes)
             next_no = self.add(2 * heap + 2, level + 1, no)
             column, is_left = self._split(heap)
