@@ -63,10 +63,10 @@ def close_to_others(paths: Iterable[Path]) -> None:
                 )
         except FileNotFoundError:
             continue
-        except OSError:
+        except OSError as error:
             raise InstallationError(
-                f"{path} belongs to another account, and others have access to it. Run as root: "
-                f"chown -R {os.geteuid()} '{path}' && chmod go= '{path}'"
+                f"other accounts have access to {path}, which cannot be changed ({error.strerror}). If it belongs to "
+                f"another account, run as root: chown -R {os.geteuid()} '{path}' && chmod go= '{path}'"
             ) from None
 
 

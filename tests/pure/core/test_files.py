@@ -173,10 +173,10 @@ def test_an_open_file_of_another_account_is_refused(
     file.chmod(0o644)
 
     def refuse(_path: Path, _mode: int) -> None:
-        raise PermissionError
+        raise PermissionError(errno.EPERM, "Operation not permitted")
 
     monkeypatch.setattr(Path, "chmod", refuse)
     with pytest.raises(
-        InstallationError, match=r"storage\.key belongs to another account"
+        InstallationError, match=r"storage\.key, which .* \(Operation not permitted\)"
     ):
         close_to_others([file])
