@@ -66,7 +66,9 @@ PUBLIC_PATHS = frozenset(
         "/v2/health/ready",
     }
 )
-"""Paths that need no key. Their answers contain no data of the installation."""
+"""Paths that need no key. Of the installation, their answers tell whether it is ready, and
+whom its operator names for reports of weaknesses.
+"""
 
 _ON_EVERY_ANSWER = (
     (b"x-content-type-options", b"nosniff"),

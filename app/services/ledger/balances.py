@@ -391,7 +391,7 @@ def change_cap(
         account = find_account(session, principal, account.id, MANAGE_DATASET)
 
         def work() -> Answer:
-            balance = _change(
+            balance = _apply_cap(
                 installation, session, principal, account, cap=cap, reason=body.reason
             )
             changed = {**balance.model_dump(), "warnings": warnings}
@@ -400,7 +400,7 @@ def change_cap(
         return once(session, identity, at=installation.database.now(session), work=work)
 
 
-def _change(
+def _apply_cap(
     installation: Installation,
     session: Session,
     principal: Principal,

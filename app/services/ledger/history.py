@@ -87,7 +87,6 @@ CSV_COLUMNS = (
 """The fields of an entry as it was hashed, the purpose and the label of its job out of
 ``details``, and the public facts of its job.
 """
-"""Beginnings of a cell that spreadsheets compute; people choose purposes and names."""
 
 
 def export_json_lines(
