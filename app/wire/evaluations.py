@@ -59,9 +59,9 @@ class SelectionIn(SpendIn):
 class EvaluationQuoteOut(AccountPlanOut):
     """The releases and the price of an evaluation.
 
-    ``mae_half_width`` is what the noise may move a released mean absolute error at most,
-    with probability 0.95: where all errors are the largest. Null where
-    none is released or the dataset declares no size.
+    ``mae_half_width`` is the most by which noise moves a released mean absolute error,
+    with probability 0.95: if every error is the largest. Null where none is released or
+    the dataset declares no size.
     """
 
     models: list[str]

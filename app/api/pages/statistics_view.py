@@ -79,7 +79,7 @@ def error_before(plan: StatisticsQuoteOut) -> str:
     if asked.n_cells > 1:
         which = f"Each of the {words.grouped(asked.n_cells)} numbers"
     if asked.half_width is None:
-        return f"{which} comes with its interval, which depends on how many rows it is about."
+        return f"{which} comes with its interval, which depends on the number of rows that it covers."
     if asked.resolution is not None:
         return statistic_words.error_of_quantiles(
             asked.table["column"], asked.n_cells, asked.resolution, asked.half_width

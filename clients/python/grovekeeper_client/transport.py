@@ -249,8 +249,8 @@ def new_idempotency_key() -> str:
 
 
 def _warn_of_an_end(response: httpx.Response) -> None:
-    """Warns where a later version of the service takes the request no longer (RFC 9745
-    and RFC 8594; docs/versioning.md).
+    """Warns of a request that a later version of the service refuses (RFC 9745 and
+    RFC 8594; docs/versioning.md).
     """
     if "deprecation" not in response.headers:
         return
@@ -258,8 +258,8 @@ def _warn_of_an_end(response: httpx.Response) -> None:
     end = response.headers.get("sunset", "a day that is not set yet")
     # shown by default, once for each text, unlike DeprecationWarning
     warnings.warn(
-        f"{request.method} {request.url.path} leaves the service with a later version, not before {end}; "
-        "its changelog says what takes its place",
+        f"{request.method} {request.url.path} is deprecated: a later version of the service removes it, "
+        f"not before {end}; the changelog names the replacement",
         FutureWarning,
         stacklevel=2,
     )

@@ -244,8 +244,8 @@ def _show_quote(
     if answer["mae_half_width"] is not None:
         width = error_in_words(answer["mae_half_width"])
         output.say(
-            f"Noise moves the mean absolute error by at most ± {width} at 95 %, and by less than half of it where "
-            "errors are a tenth of the largest; in proportion to --largest-error, as which larger errors count."
+            f"Noise moves the mean absolute error by at most ± {width} at 95 %, and by less than half of that where "
+            "errors are a tenth of the largest. It is in proportion to --largest-error; larger errors count as that."
         )
     if answer["fits"]:
         output.hint(f"grovekeeper evaluations {following} --wait")

@@ -319,7 +319,7 @@ def show_errors(output: Output, quote: dict[str, Any]) -> None:
 
 def _error(item: dict[str, Any]) -> str:
     if item["half_width"] is None:
-        return "depends on how many rows it is about"
+        return "depends on the number of rows that it covers"
     width = f"± {error_in_words(item['half_width'])}"
     if item["unit"] == "rank":
         cell = error_in_words(item["resolution"])
