@@ -58,6 +58,7 @@ from app.wire.models import (
     TreeOut,
 )
 from app.wire.spending import PriceOut
+from grovekeeper_forests import catalogue
 from grovekeeper_forests.privacy import guarantees
 from grovekeeper_forests.releases.forest import one_tree
 from grovekeeper_forests.releases.forest.read import Artifact
@@ -110,7 +111,9 @@ def show_model(
             "scope": facts.get("scope"),
             "only_answer": facts.get("only_answer"),
             "algorithm": artifact.plan.algorithm,
-            "parameters": dict(artifact.plan.parameters),
+            "parameters": catalogue.shown_parameters(
+                artifact.plan, artifact.schema.label
+            ),
             "schema": artifact.schema.to_json(),
             "guarantee": guarantee,
             "receipt": facts["receipt"],
@@ -219,7 +222,7 @@ def compare_models(
 def _compared(summary: ModelSummary, artifact: Artifact) -> ComparedModelOut:
     return ComparedModelOut(
         **dict(summary),
-        parameters=dict(artifact.plan.parameters),
+        parameters=catalogue.shown_parameters(artifact.plan, artifact.schema.label),
         features=_features(artifact),
         receipt=str(artifact.metadata["receipt"]),
     )

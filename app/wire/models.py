@@ -96,8 +96,8 @@ class ImportancesOut(Answer):
     which reads no row and costs nothing.
 
     ``features`` are in declared order. ``importance`` is a share of the decrease of
-    Gini impurity, computed from released noisy class counts; null in models whose
-    leaves release none.
+    Gini impurity, computed from released noisy counts; null in models whose leaves
+    release none.
     """
 
     model: str

@@ -4,6 +4,7 @@ every form, counted, and developed with dummy rows.
 
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -222,6 +223,40 @@ def test_every_way_to_ask_answers_the_same_numbers(
         f"/ui{path}", data={"feature.age": "50"}
     )
     assert f"los_days: {numbers[1]:.6g}" in " ".join(text_of(page).split())
+
+
+@pytest.mark.parametrize("is_pure", [False, True])
+def test_no_view_of_a_model_of_numbers_speaks_of_classes(
+    server: Server, is_pure: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The card said that the forest starts from class counts, and that a temperature
+    makes probabilities.
+    """
+    monkeypatch.setenv("GROVEKEEPER_API_KEY", server.admin.key)
+    monkeypatch.setenv("GROVEKEEPER_URL", server.url)
+    model, other = (_trained(server, is_pure=is_pure) for _ in range(2))
+    card = server.admin.http.get(f"/models/{model}").json()
+    asked = training(card["dataset"], **(BY_RPF if is_pure else ASKED))
+    quote = server.admin.http.post("/plans", json=asked).json()
+    assert quote["parameters"] == card["parameters"]
+    browser = signed_in(server, server.admin)
+    typed = [
+        ["plan", card["dataset"], "--epsilon", "100"],
+        ["models", "show", model],
+        ["models", "compare", model, other],
+        ["evaluations", "quote", model, "--epsilon", "1"],
+    ]
+    pages = [
+        f"/ui/models/{model}",
+        f"/ui/models/{model}/evaluate?epsilon=1",
+        f"/ui/models/comparison?models={model}&models={other}",
+        f"/ui/datasets/{card['dataset']}/train?epsilon=1",
+    ]
+    texts = [CliRunner().invoke(grovekeeper, words).stdout for words in typed]
+    texts += [text_of(browser.get(page)) for page in pages]
+    for text in texts:
+        assert card["dataset_name"] in text
+        assert re.findall(r"\b(?:class\w*|temperature)\b", text) == []
 
 
 def test_statistics_treat_the_label_as_a_number(server: Server) -> None:

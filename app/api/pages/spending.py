@@ -313,11 +313,14 @@ def quote_training(
     needed = shown_quote.plan and _needed(
         shown_quote.plan.expected_accuracy, fields.recover
     )
+    labels = labels_of(shown["schema"])
+    has_classes = any("classes" in label for label in labels)
     return shown_quote.page(
         "train",
         title=shown_quote.plan and _title(shown_quote.plan),
-        algorithms=_algorithms_for(shown),
-        labels=[label["name"] for label in labels_of(shown["schema"])],
+        algorithms=_algorithms_for(shown, has_classes=has_classes),
+        labels=[label["name"] for label in labels],
+        has_classes=has_classes,
         needed=needed,
     )
 
@@ -340,13 +343,14 @@ async def train(visit: Visitor, dataset: str) -> Response:
     )
 
 
-def _algorithms_for(dataset: Mapping[str, Any]) -> list[AlgorithmOut]:
+def _algorithms_for(
+    dataset: Mapping[str, Any], *, has_classes: bool
+) -> list[AlgorithmOut]:
     """The algorithms that run on a dataset and need no second one: those that its
     account accepts. Where all labels are numbers, those that predict numbers.
     """
     listed = [AlgorithmOut.model_validate(item) for item in catalogue.algorithms()]
     accountant = dataset["account"]["accountant"]
-    has_classes = any("classes" in label for label in labels_of(dataset["schema"]))
     return [
         algorithm
         for algorithm in listed

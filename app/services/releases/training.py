@@ -90,7 +90,9 @@ class PlannedTraining(Planned[PlanOut]):
             **labelled.fields,
             algorithm=self.plan.algorithm,
             why=self.why,
-            parameters=dict(self.plan.parameters),
+            parameters=catalogue.shown_parameters(
+                self.plan, labelled.part.asked.schema.label
+            ),
             profile=profile,
             warnings=warnings,
             expected_accuracy=expected_accuracy(

@@ -1,7 +1,7 @@
 """Says what a model does not tell, in the same words everywhere."""
 
 NO_IMPORTANCES = (
-    "The leaves of this algorithm release no class counts, from which importances would be computed; "
+    "Importances cannot be computed from what the leaves of this algorithm release: "
     "its splits alone are counted."
 )
 

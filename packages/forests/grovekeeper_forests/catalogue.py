@@ -37,8 +37,9 @@ from grovekeeper_forests.contract.algorithm import (
     Described,
     PublicFacts,
     TwoDatasetAlgorithm,
+    Value,
 )
-from grovekeeper_forests.contract.plan import Family
+from grovekeeper_forests.contract.plan import Family, Plan
 from grovekeeper_forests.data.schema import NUMBER, Label
 from grovekeeper_forests.errors import ParameterInvalid
 from grovekeeper_forests.privacy.accountants import pure
@@ -191,6 +192,18 @@ def read_outs(slug: str, label: Label | None = None) -> tuple[str, ...]:
     if label is not None and label.is_number:
         return (NUMBER,)
     return algorithm(slug).read_outs
+
+
+def shown_parameters(plan: Plan, label: Label) -> dict[str, Value]:
+    """The parameters of a plan, where the label is a number without those that are of
+    classes alone: a stored plan has them, too.
+    """
+    known = algorithm(plan.algorithm).parameters
+    return {
+        parameter.name: plan.parameters[parameter.name]
+        for parameter in known
+        if not (parameter.only_of_classes and label.is_number)
+    }
 
 
 def number_algorithms() -> tuple[str, ...]:
