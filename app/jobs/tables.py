@@ -11,6 +11,8 @@ from sqlalchemy import CheckConstraint, Index, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.db.base import Base, CanonicalJson
+from grovekeeper_common import statistic_words
+from grovekeeper_forests.releases.names import STATISTICS
 
 _QUEUED = text("state = 'queued'")
 _LEASED = text("lease_until IS NOT NULL")
@@ -154,6 +156,19 @@ class JobRow(Base):
             "state <> 'succeeded' OR charged_at IS NOT NULL", name="success_is_charged"
         ),
     )
+
+    def facts(self, *names: str) -> dict[str, Any]:
+        """Facts of the job that answers have under the names that they have here."""
+        return {name: getattr(self, name) for name in names}
+
+    @property
+    def what(self) -> str:
+        """What the job runs, in lists: an algorithm, the statistics that it releases, or
+        the kind of another release.
+        """
+        if self.kind == STATISTICS:
+            return statistic_words.titles(self.task["work"]["plan"]["tables"])
+        return self.algorithm or self.kind
 
     @property
     def purpose(self) -> str | None:

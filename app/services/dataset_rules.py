@@ -472,13 +472,10 @@ def _approval_out(
     ]
     return ApprovalOut.model_validate(
         {
+            **row.facts(
+                "kind", "algorithm", "what", "name", "purpose", "state", "submitted_by"
+            ),
             "job": row.id,
-            "kind": row.kind,
-            "algorithm": row.algorithm,
-            "name": row.name,
-            "purpose": row.purpose,
-            "state": row.state,
-            "submitted_by": row.submitted_by,
             "submitted_by_name": names.get(row.submitted_by),
             "submitted_at": stamps.to_text(row.submitted_at),
             "expires_at": stamps.to_text(_expires_at(row)),

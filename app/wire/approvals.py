@@ -31,6 +31,7 @@ class ApprovalOut(Answer):
     job: str
     kind: JobKind | str
     algorithm: str | None
+    what: str
     name: str | None
     purpose: str | None
     state: JobState

@@ -82,6 +82,7 @@ class JobOut(Answer):
     dataset_name: str
     kind: JobKind | str
     algorithm: str | None
+    what: str
     name: str | None
     purpose: str | None
     label: LabelOfJob

@@ -156,6 +156,7 @@ class ChargedJob(Answer):
 
     kind: JobKind | str
     algorithm: str | None
+    what: str
     name: str | None
     models: list[str]
     submitted_by: str

@@ -55,8 +55,22 @@ def test_an_auditor_reads_what_was_charged_for_whom_and_why(server: Server) -> N
     ).json()
     model = jobs["train"]["model_id"]
     facts = {
-        jobs["train"]["id"]: ("train", "rdt-ta", "first", [model], analyst.id),
-        jobs["evaluation"]["id"]: ("evaluation", None, None, [model], analyst.id),
+        jobs["train"]["id"]: (
+            "train",
+            "rdt-ta",
+            "rdt-ta",
+            "first",
+            [model],
+            analyst.id,
+        ),
+        jobs["evaluation"]["id"]: (
+            "evaluation",
+            None,
+            "evaluation",
+            None,
+            [model],
+            analyst.id,
+        ),
     }
     assert {
         job: tuple(shown.values()) for job, shown in listed["jobs"].items()

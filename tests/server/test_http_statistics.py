@@ -7,9 +7,11 @@ import io
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from app.cli.main import app as grovekeeper
 from grovekeeper_verifier.dataset_replay import verify
-from tests.support.pages import signed_in
+from tests.support.pages import signed_in, text_of
 from tests.support.server import Server, new_idempotency_key
 
 pytestmark = pytest.mark.in_turn("server")
@@ -309,3 +311,58 @@ def test_statistics_are_listed_and_shown_to_those_who_may_train(
     assert server.granted(dataset["id"], "analyst").http.get(path).is_success
     assert server.granted(dataset["id"], "predictor").http.get(path).status_code == 403
     assert server.caller().http.get(path).status_code == 404
+
+
+def test_every_list_of_jobs_and_charges_says_what_the_statistics_are_of(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lists said "statistics" of every one of them."""
+    dataset = server.uploaded(N_ROWS, budget=BUDGETS["pure"])
+    tables = [
+        {"statistic": "mean", "column": "age", "by": ["sex"]},
+        {"statistic": "count", "where": [{"column": "age", "from": 18}]},
+    ]
+    what = "mean of age by sex; count, where age from 18"
+    _released(server, dataset["id"], epsilon="1", tables=tables)
+    api = server.admin.http
+    [job] = api.get("/jobs", params={"dataset": dataset["id"]}).json()["jobs"]
+    listed = api.get(f"/ledger/{dataset['id']}/entries").json()
+    assert [job["what"], listed["jobs"][job["id"]]["what"]] == [what, what]
+    assert api.get(f"/jobs/{job['id']}").json()["what"] == what
+    text = api.get(f"/ledger/{dataset['id']}/export?format=csv").text
+    whats = [row["what"] for row in csv.DictReader(io.StringIO(text))]
+    assert whats == ["", what, what]
+
+    monkeypatch.setenv("GROVEKEEPER_API_KEY", server.admin.key)
+    monkeypatch.setenv("GROVEKEEPER_URL", server.url)
+    for typed in (
+        ["jobs", "list", "--dataset", dataset["id"]],
+        ["jobs", "show", job["id"]],
+        ["ledger", "entries", dataset["id"]],
+    ):
+        assert what in CliRunner().invoke(grovekeeper, typed).stdout, typed
+    browser = signed_in(server, server.admin)
+    ledger = f"/ui/ledger/{dataset['id']}"
+    for page in (
+        "/ui",
+        f"/ui/jobs?dataset={dataset['id']}",
+        f"/ui/jobs/{job['id']}",
+        f"/ui/datasets/{dataset['id']}",
+        ledger,
+        f"{ledger}/entries/2",
+        f"{ledger}/report",
+    ):
+        shown = browser.get(page, follow_redirects=True)
+        assert shown.status_code == 200, page
+        assert what in text_of(shown), page
+
+
+def test_a_long_name_of_statistics_is_cut(server: Server) -> None:
+    dataset = server.uploaded(N_ROWS, budget=BUDGETS["pure"])
+    tables = [{"statistic": "mean", "column": "age", "by": ["sex"]}] * 20
+    _released(server, dataset["id"], epsilon="1", tables=tables)
+    path = f"/jobs?dataset={dataset['id']}"
+    [job] = server.admin.http.get(path).json()["jobs"]
+    assert job["what"].startswith("mean of age by sex; mean of age by sex; ")
+    assert len(job["what"]) < 200
+    assert job["what"].endswith("…")

@@ -133,7 +133,7 @@ def _is_used_up(budget: BudgetOut) -> bool:
 
 
 def _name(job: ApprovalOut | ListedJob) -> str:
-    return job.name or job.algorithm or job.kind
+    return job.name or job.what
 
 
 def _fate(job: ListedJob) -> str:

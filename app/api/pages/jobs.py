@@ -134,10 +134,10 @@ _WHY_FAILED = {
 
 def _in_words(job: JobOut) -> _JobInWords:
     kind = "training" if job.kind == "train" else job.kind
-    default = f"{job.algorithm or job.kind} on {job.dataset_name}"
+    default = f"{job.what} on {job.dataset_name}"
     return _JobInWords(
         title=job.name or default,
-        what=f"{kind}, {job.algorithm}" if job.algorithm else kind,
+        what=kind if kind == job.what else f"{kind}, {job.what}",
         has_ended=job.state in ("succeeded", "failed", "cancelled"),
         shows_trees=job.n_trees > 0 and job.state == "running",
         why_queued=_WHY_QUEUED[job.held_by],

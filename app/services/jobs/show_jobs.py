@@ -36,6 +36,11 @@ _RELEASE_IDS = {
     STATISTICS: "statistics_id",
 }
 
+_OF_CHARGE = ("kind", "algorithm", "what", "name", "submitted_by")
+"""The facts of a job that stand beside its entries."""
+
+_FURTHER = ("id", "dataset_name", "purpose", "label", "state", "n_trees")
+
 Followed: TypeAlias = tuple[Principal, str]
 """A follower, and the id of the job."""
 
@@ -160,23 +165,14 @@ def job_out(row: JobRow, holds: Mapping[str, HeldBy]) -> JobOut:
         release_ids[_RELEASE_IDS[row.kind]] = row.release_id
     return JobOut.model_validate(
         {
-            "id": row.id,
+            **row.facts(*_OF_CHARGE, *_FURTHER),
             "dataset": row.dataset_id,
-            "dataset_name": row.dataset_name,
-            "kind": row.kind,
-            "algorithm": row.algorithm,
-            "name": row.name,
-            "purpose": row.purpose,
-            "label": row.label,
-            "submitted_by": row.submitted_by,
-            "state": row.state,
             "reason": None if is_queued else row.reason,
             "held_by": hold if is_queued else None,
             "charged": row.charged_at is not None,
             "preparing": row.state == JobState.RUNNING and row.trees_done == PREPARING,
             "progress": progress,
             "trees_done": trees_done,
-            "n_trees": row.n_trees,
             **release_ids,
             **part_fields(row.parts),
             "submitted_at": stamps.to_text(row.submitted_at),
@@ -200,15 +196,7 @@ def _charged_job(row: JobRow) -> ChargedJob:
     models = [model["id"] for model in row.task["work"].get("models", [])]
     if row.kind == MODEL and row.release_id is not None:
         models = [row.release_id]
-    return ChargedJob.model_validate(
-        {
-            "kind": row.kind,
-            "algorithm": row.algorithm,
-            "name": row.name,
-            "models": models,
-            "submitted_by": row.submitted_by,
-        }
-    )
+    return ChargedJob(**row.facts(*_OF_CHARGE), models=models)
 
 
 def look_at(

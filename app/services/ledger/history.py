@@ -83,6 +83,7 @@ CSV_COLUMNS = (
     "models",
     "submitted_by",
     "submitted_by_name",
+    "what",
 )
 """The fields of an entry as it was hashed, the purpose and the label of its job out of
 ``details``, and the public facts of its job.
@@ -133,14 +134,14 @@ def _csv_lines(
     session: Session, principal: Principal, account: Account, batch: Sequence[Entry]
 ) -> list[bytes]:
     jobs = charged_jobs(session, [entry.job_id for entry in batch])
-    dataset_id = None if account.dataset is None else account.dataset.id
+    dataset_id = account.id if account.dataset else None
     names = grants.names_of_keys(
         session, principal, dataset_id, {job.submitted_by for job in jobs.values()}
     )
     lines = []
     for entry in batch:
         facts_of_job = _job_cells(entry, jobs.get(entry.job_id or ""), names)
-        lines.append(_csv_line(_csv_cells({**entry.to_json(), **facts_of_job})))
+        lines.append(_csv_line(_csv_cells({**facts_of_job, **entry.to_json()})))
     return lines
 
 
@@ -151,13 +152,12 @@ def _job_cells(
         return {}
     details = entry.details or {}
     return {
+        **dict(job),
         "purpose": details.get("purpose"),
         "label": details.get("label"),
         "job_kind": job.kind,
-        "algorithm": job.algorithm,
         "job_name": job.name,
         "models": " ".join(job.models),
-        "submitted_by": job.submitted_by,
         "submitted_by_name": names.get(job.submitted_by),
     }
 
@@ -271,7 +271,7 @@ def _actor(session: Session, principal: Principal, account: Account, named: str)
     """The actor that a search names by its id, or by the name of a key."""
     if statements.has_entry_of(session, account.id, named):
         return named
-    dataset_id = None if account.dataset is None else account.dataset.id
+    dataset_id = account.id if account.dataset else None
     actors = statements.actors_of(account.id)
     keys = grants.keys_of_name(session, principal, dataset_id, named, among=actors)
     if len(keys) > 1:
@@ -527,7 +527,7 @@ def _names(
     entries: Sequence[Entry],
     jobs: Mapping[str, ChargedJob],
 ) -> dict[str, str]:
-    dataset_id = None if account.dataset is None else account.dataset.id
+    dataset_id = account.id if account.dataset else None
     # In the order of their first entry: a set of texts has another order in every
     # process.
     actors = [entry.actor for entry in entries]

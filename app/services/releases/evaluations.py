@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,9 +52,7 @@ from app.wire.evaluations import (
     EvaluationList,
     EvaluationOut,
     EvaluationQuoteOut,
-    IntervalOut,
     MajorityOut,
-    OpenIntervalOut,
     R2Out,
     ReleasedAccuracyOut,
     ReleasedErrorOut,
@@ -87,6 +85,8 @@ from grovekeeper_forests.releases.evaluation.price import (
 )
 from grovekeeper_forests.releases.evaluation.read import Evaluation
 from grovekeeper_forests.releases.names import EVALUATION
+
+_Score = TypeVar("_Score", AccuracyOut, ErrorOut, R2Out)
 
 _TRAINED_ON = (
     "The scope covers rows that a model was trained on: it does better there than on rows that it has not seen. "
@@ -436,10 +436,10 @@ def _measured(row: ReleaseRow) -> tuple[str, ReleasedScore]:
         "dataset": row.dataset_id,
         "dataset_name": row.dataset_name,
     }
-    if accuracy := _accuracy_out(row, evaluation):
+    if accuracy := _stated(row, metrics.accuracy(evaluation), AccuracyOut):
         released = ReleasedAccuracyOut(**dict(accuracy), **source)
         return model_id, ReleasedScore(accuracy=released)
-    if error := _error_out(row, error_metrics.mae(evaluation)):
+    if error := _stated(row, error_metrics.mae(evaluation), ErrorOut):
         return model_id, ReleasedScore(error=ReleasedErrorOut(**dict(error), **source))
     return model_id, NO_SCORE
 
@@ -527,13 +527,13 @@ def _evaluation_out(
         label=facts.get("label"),
         best=None if evaluation.best is None else facts["models"][evaluation.best],
         releases=list(evaluation.plan.releases),
-        accuracy=_accuracy_out(row, evaluation),
+        accuracy=_stated(row, metrics.accuracy(evaluation), AccuracyOut),
         majority=majority,
         confusion=_confusion(evaluation, facts["classes"]),
         auroc=_auroc(evaluation),
-        mae=_error_out(row, error_metrics.mae(evaluation)),
-        rmse=_error_out(row, error_metrics.rmse(evaluation)),
-        r2=_r2_out(row, error_metrics.r2(evaluation)),
+        mae=_stated(row, error_metrics.mae(evaluation), ErrorOut),
+        rmse=_stated(row, error_metrics.rmse(evaluation), ErrorOut),
+        r2=_stated(row, error_metrics.r2(evaluation), R2Out),
         largest_error=None if scale is None else scale.largest,
         guarantee=guarantee,
         event=evaluation.plan.event.to_json(),
@@ -541,38 +541,23 @@ def _evaluation_out(
     )
 
 
-def _error_out(row: ReleaseRow, error: MeanError | None) -> ErrorOut | None:
-    if error is None:
+def _stated(
+    row: ReleaseRow,
+    score: metrics.Accuracy | MeanError | Explained | None,
+    form: type[_Score],
+) -> _Score | None:
+    """A released score with its intervals."""
+    if score is None:
         return None
-    return ErrorOut(
-        estimate=error.estimate,
-        on_training_rows=_TRAINED_ON in row.facts["warnings"],
-        interval=IntervalOut(low=error.low, high=error.high),
-    )
-
-
-def _r2_out(row: ReleaseRow, r2: Explained | None) -> R2Out | None:
-    if r2 is None:
-        return None
-    return R2Out(
-        estimate=r2.estimate,
-        on_training_rows=_TRAINED_ON in row.facts["warnings"],
-        interval=OpenIntervalOut(low=r2.low, high=r2.high),
-    )
-
-
-def _accuracy_out(row: ReleaseRow, evaluation: Evaluation) -> AccuracyOut | None:
-    accuracy = metrics.accuracy(evaluation)
-    if accuracy is None:
-        return None
-    return AccuracyOut(
-        estimate=accuracy.estimate,
-        on_training_rows=_TRAINED_ON in row.facts["warnings"],
-        interval=IntervalOut(low=accuracy.low, high=accuracy.high),
-        population_interval=IntervalOut(
-            low=accuracy.population_low, high=accuracy.population_high
-        ),
-    )
+    stated = {
+        "estimate": score.estimate,
+        "on_training_rows": _TRAINED_ON in row.facts["warnings"],
+        "interval": {"low": score.low, "high": score.high},
+    }
+    if isinstance(score, metrics.Accuracy):
+        low, high = score.population_low, score.population_high
+        stated["population_interval"] = {"low": low, "high": high}
+    return form.model_validate(stated)
 
 
 def _confusion(evaluation: Evaluation, classes: list[str]) -> ConfusionOut | None:

@@ -14,6 +14,7 @@ from grovekeeper_common.number_words import error_in_words
 _DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _NUMBER = rf"{_DATE}|[+-]?(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[0-9]{{1,3}})?"
 _MOST_PLACES = 99
+_MOST_CHARS = 160
 _PRIVATE = "quantiles"
 _RANGE = re.compile(rf" *({_NUMBER})? *\.\. *({_NUMBER})? *")
 _LIKE_A_RANGE = re.compile(r" *(?:[-+.]?[0-9][^,\"]*)?\.\.(?: *[-+.]?[0-9][^,\"]*)?")
@@ -34,6 +35,12 @@ def title(table: Mapping[str, Any]) -> str:
     conditions = " and ".join(map(_condition_in_words, table["where"]))
     where = f", where {conditions}" if conditions else ""
     return f"{table['statistic']}{of}{crossed}{by}{where}"
+
+
+def titles(tables: Iterable[Mapping[str, Any]]) -> str:
+    """The name of tables that are released together, cut where it is long."""
+    text = "; ".join(map(title, tables))
+    return text if len(text) <= _MOST_CHARS else f"{text[:_MOST_CHARS]}…"
 
 
 def _condition_in_words(condition: Mapping[str, Any]) -> str:

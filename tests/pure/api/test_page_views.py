@@ -251,6 +251,7 @@ def _job(**changes: Any) -> ListedJob:
         "dataset_name": "census",
         "kind": "train",
         "algorithm": "rpf",
+        "what": "rpf",
         "submitted_by": "key_b",
         "submitted_by_name": "ben",
         "state": "failed",

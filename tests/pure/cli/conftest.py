@@ -124,6 +124,7 @@ JOB = {
     "trees_done": 8,
     "n_trees": 8,
     "kind": "train",
+    "what": "mrf",
     "model_id": "md_1",
     "profile_id": None,
     "evaluation_id": None,
@@ -385,7 +386,7 @@ RULES = {
     "proposal": {"rules": {**_RULES, "largest_job": None}, "by": "key_b", "at": "2026-11-20T09:00:00.000000Z"},
 }  # fmt: skip
 APPROVAL = {
-    "job": "jb_1", "kind": "train", "algorithm": "mrf", "state": "waiting", "submitted_by": "key_b",
+    "job": "jb_1", "kind": "train", "algorithm": "mrf", "what": "mrf", "state": "waiting", "submitted_by": "key_b",
     "submitted_by_name": "ben", "name": None,
     "submitted_at": "2026-11-20T09:00:00.000000Z", "expires_at": "2026-11-27T09:00:00.000000Z",
     "parts": [{"dataset": "ds_1", "dataset_name": "census", "scope": {}, "price": PRICE}],

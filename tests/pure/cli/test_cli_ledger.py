@@ -340,6 +340,7 @@ def test_entries_say_what_a_job_ran_for_whom_and_why(run: Run, service: Any) -> 
     job = {
         "kind": "train",
         "algorithm": "rpf",
+        "what": "rpf",
         "name": "first",
         "models": ["md_1"],
         "submitted_by": "key_1",

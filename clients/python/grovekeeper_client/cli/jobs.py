@@ -58,7 +58,7 @@ def list_jobs(
         {
             "id": "id",
             "dataset": "dataset_name",
-            "job": what_of,
+            "job": "what",
             "price": price_of,
             "state": _state,
             "made": made,
@@ -98,7 +98,7 @@ def show(
             if job["n_trees"]
             else None,
             "dataset": job["dataset_name"],
-            "algorithm": job["algorithm"],
+            "runs": job["what"],
             "label": job.get("label"),
             "price": price_of(job),
             "charged": "yes, for good" if job["charged"] else "no",
@@ -109,11 +109,6 @@ def show(
     )
     if made(job):
         output.hint(next_command(job))
-
-
-def what_of(job: Mapping[str, Any]) -> str:
-    """The algorithm of a training job, else the kind of a job."""
-    return str(job["algorithm"] or job["kind"])
 
 
 def _state(job: Mapping[str, Any]) -> str:
@@ -369,7 +364,9 @@ def expected(expected: Mapping[str, Any], *, recover: int | None) -> str:
     sentences = [
         expected[name] for name in ("sentence", "spread", "note") if expected[name]
     ]
-    if recover is not None:
+    if recover is not None and not expected["curve"]:
+        sentences.append("What similar tables recovered was not measured.")
+    elif recover is not None:
         epsilon = needed_epsilon(
             ((at["epsilon"], at["middle"]) for at in expected["curve"]), percent=recover
         )

@@ -464,9 +464,7 @@ def _payer(entry: Mapping[str, Any], jobs: Mapping[str, Any]) -> str | None:
             if reference and reference.startswith("rs_")
             else reference
         )
-    ran = ", ".join(
-        filter(None, [job["algorithm"] or job["kind"], job["name"], *job["models"]])
-    )
+    ran = ", ".join(filter(None, [job["what"], job["name"], *job["models"]]))
     line = f"{reference}: {ran}"
     for name in ("label", "purpose"):
         stated = entry.get("details", {}).get(name)

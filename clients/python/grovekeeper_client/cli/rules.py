@@ -21,7 +21,7 @@ from grovekeeper_client.cli.command import (
     confirm,
     given,
 )
-from grovekeeper_client.cli.jobs import price_of, what_of
+from grovekeeper_client.cli.jobs import price_of
 from grovekeeper_client.cli.new_secrets import SaveOption, hand_over, secret_file
 from grovekeeper_client.cli.output import Output, amount
 from grovekeeper_client.errors import ApiProblem
@@ -277,7 +277,7 @@ def list_approvals(call: Remote) -> None:
         {
             "job": "job",
             "price": _prices,
-            "what": what_of,
+            "what": "what",
             "by": _submitter,
             "expires": "expires_at",
         },
