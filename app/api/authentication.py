@@ -12,7 +12,6 @@ import shutil
 from contextlib import suppress
 from contextvars import Context
 from datetime import datetime
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from fastapi import Request, Response
@@ -28,9 +27,11 @@ from app.core.errors import (
     InstallationError,
     LedgerRewound,
     MalformedRequest,
+    NotWritable,
     Unauthenticated,
     Unavailable,
 )
+from app.core.settings import Settings
 from app.ledger.checkpoints import Signer
 from app.services.authorization import (
     IdentityProvider,
@@ -40,12 +41,13 @@ from app.services.authorization import (
     confirm,
     credential_of,
 )
-from app.services.installation import Installation
+from app.services.installation import Installation, require_writable
 from app.services.keys import end_sessions
 from app.services.ledger.heads import Heads
 
 _REWOUND = "the ledger contradicts the heads that were written outside the database"
 _NO_HEADS = "heads outside the database cannot be read or written, or a key is missing"
+_NOT_WRITABLE = "the service cannot write to one of its folders; the log names it"
 
 SIGN_IN = "/ui/sign-in"
 WITHOUT_SESSION = frozenset({SIGN_IN, "/ui/style.css", "/ui/live.js"})
@@ -99,8 +101,10 @@ class Readiness:
     that wait for the result.
     """
 
-    def __init__(self, home: Path, heads: Heads, capacities: Capacities) -> None:
-        self._home = home
+    def __init__(
+        self, settings: Settings, heads: Heads, capacities: Capacities
+    ) -> None:
+        self._settings = settings
         self._heads = heads
         self._capacities = capacities
         self._check: asyncio.Task[None] | None = None
@@ -110,8 +114,8 @@ class Readiness:
         ``limits.READINESS_WAIT_S`` seconds.
 
         Raises:
-            Unavailable: the service is not ready, its disk is full, or the check takes
-                too long.
+            Unavailable: the service is not ready, its disk is full or cannot be
+                written, or the check takes too long.
         """
         if self._check is None or self._check.done():
             check = self._capacities.run(Work.READINESS, self._confirm)
@@ -131,8 +135,13 @@ class Readiness:
         # asks the database now: requests go by an answer from before an outage
         self._heads.read_revision()
         confirm_ready(self._heads)
-        if shutil.disk_usage(self._home).free < limits.MIN_FREE_DISK_BYTES:
+        home = self._settings.home
+        if shutil.disk_usage(home).free < limits.MIN_FREE_DISK_BYTES:
             raise Unavailable("the disk is full", limits.DISK_RETRY_S)
+        try:
+            require_writable(self._settings)
+        except InstallationError:
+            raise NotWritable(_NOT_WRITABLE, limits.DISK_RETRY_S) from None
 
 
 def confirm_ready(heads: Heads) -> None:

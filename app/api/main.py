@@ -100,7 +100,7 @@ def create_app(settings: Settings) -> Application:
     app.state.provider = provider = IdentityProvider.of(settings)
     app.state.heads = Heads(installation)
     app.state.capacities = capacities = Capacities()
-    app.state.readiness = Readiness(installation.home, app.state.heads, capacities)
+    app.state.readiness = Readiness(settings, app.state.heads, capacities)
     app.state.job_events = JobEvents(capacities)
     app.state.metrics = Metrics(installation, app.state.heads)
     routes = [*models.model_routes.routes, *inference.inference_routes.routes]

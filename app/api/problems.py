@@ -142,6 +142,7 @@ PROBLEMS: dict[type[GrovekeeperError], ProblemType] = {
     errors.BalanceMismatch: ProblemType(
         503, "balance-mismatch", "The account differs from its entries"
     ),
+    errors.NotWritable: ProblemType(503, "not-writable", "A folder is read-only"),
     errors.Unavailable: ProblemType(503, "unavailable", "Not ready"),
 }
 INFERENCE_PATHS = "/v2"

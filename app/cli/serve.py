@@ -41,7 +41,7 @@ from app.core.processes import Periodic, Stop, stop_signals
 from app.core.settings import PREFIX, SETTINGS, Settings
 from app.services.datasets.erase import erase_due
 from app.services.execution.sweep import expire_jobs
-from app.services.installation import Installation
+from app.services.installation import Installation, require_writable
 from app.services.keys import record_uses
 from app.services.ledger.heads import Heads, HeadWriter
 from app.services.predict import prepare_newest
@@ -178,13 +178,15 @@ def serve(settings: Settings, *, announce: Callable[[str], None]) -> None:
         announce: called with the address when requests are answered.
 
     Raises:
-        InstallationError: the address is in use, the installation is unsafe or did not
-            become ready, its ledger was rewound, or the API ended by itself.
+        InstallationError: the address is in use, the installation is unsafe, cannot be
+            written or did not become ready, its ledger was rewound, or the API ended by
+            itself.
     """
     configure(settings.log_level)
     code_cache.choose()  # workers and their children inherit the folder
     _limit_memory()
     with stop_signals() as stop, bound(settings.host, settings.port) as listener:
+        require_writable(settings)
         prepare(settings)
         _require_space(settings)
         pool = WorkerPool(
@@ -228,12 +230,13 @@ def serve_api(settings: Settings, *, announce: Callable[[str], None]) -> None:
         announce: called with the address when requests are answered.
 
     Raises:
-        InstallationError: the address is in use, the disk is nearly full, the ledger
-            was rewound, or the API ended by itself.
+        InstallationError: the address is in use, the disk is nearly full or cannot be
+            written, the ledger was rewound, or the API ended by itself.
     """
     configure(settings.log_level)
     _limit_memory()
     with stop_signals() as stop, bound(settings.host, settings.port) as listener:
+        require_writable(settings)
         api = _api(settings, listener)
         _require_space(settings)
         api.start()

@@ -639,6 +639,10 @@ class Unavailable(GrovekeeperError):
     sentence = "{why}"
 
 
+class NotWritable(Unavailable):
+    """This account may not write to a folder that requests and jobs need."""
+
+
 class BalanceMismatch(Unavailable):
     """An account differs from its entries, so nothing is admitted until the operator
     acts.

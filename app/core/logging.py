@@ -46,6 +46,7 @@ PUBLIC_FIELDS = (
     "worker_id",
     "dask_workers",
     "process_id",
+    "folder",
     "exit_code",
     "signal",
     "revision",

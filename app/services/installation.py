@@ -2,6 +2,7 @@
 store.
 """
 
+import logging
 import tempfile
 from collections import Counter
 from dataclasses import dataclass, field
@@ -21,18 +22,25 @@ from app.registry.store import FOLDER as ARTIFACTS_FOLDER
 from app.registry.store import ArtifactCache, ArtifactStore
 from grovekeeper_forests.errors import GrovekeeperError
 
+_log = logging.getLogger(__name__)
+
 UNFINISHED_RESTORE = "restore.unfinished"
 """File in the home that marks a restore until it is complete."""
 
 FINISHED_FOLDER = "finished"
 """Folder of the store with notes of outputs that are not registered yet."""
 
-PRIVATE_NAMES = (
+WRITTEN_FOLDERS = (
     *FOLDERS_OF_ROWS,
     "cache",
     "jobs",
     FINISHED_FOLDER,
     ARTIFACTS_FOLDER,
+)
+"""Folders in the home that requests and jobs write to, and make if they are absent."""
+
+PRIVATE_NAMES = (
+    *WRITTEN_FOLDERS,
     "storage.key",
     "signing.key",
     "fingerprint.key",
@@ -115,6 +123,30 @@ class Installation:
     def close(self) -> None:
         """Closes the database."""
         self.database.close()
+
+
+def require_writable(settings: Settings) -> None:
+    """Writes a file in the home, in the folder of the heads, and in each folder of the
+    home that exists; the files have no names.
+
+    Raises:
+        InstallationError: names the folder and the reason; so does the log.
+    """
+    heads = settings.checkpoint_dir or settings.home / "checkpoints"
+    for folder in (settings.home, heads, *map(settings.home.joinpath, WRITTEN_FOLDERS)):
+        try:
+            if folder.exists():
+                with tempfile.TemporaryFile(dir=folder) as file:
+                    file.write(b"0")
+        except OSError as error:
+            _log.error(
+                "a folder cannot be written",
+                extra={"folder": str(folder)},
+                exc_info=True,
+            )
+            raise InstallationError(
+                f"{folder} cannot be written by this account: {error.strerror}"
+            ) from None
 
 
 def open_store(settings: Settings) -> Store:

@@ -25,7 +25,7 @@ from app.services.execution.sweep import (
     tidy_jobs,
     tidy_rows,
 )
-from app.services.installation import Installation
+from app.services.installation import Installation, require_writable
 from app.services.ledger.heads import Heads
 from app.worker import supervise
 from app.worker.supervise import CHILDREN, Supervisor
@@ -57,6 +57,7 @@ def run(
     Raises:
         CodeChanged: the files of the program changed; this process ends, and the new
             code takes over.
+        InstallationError: a folder of the installation cannot be written.
     """
     assert threading.current_thread() is threading.main_thread()
     configure(settings.log_level)
@@ -66,6 +67,7 @@ def run(
     CHILDREN.code = code
     # before the installation is opened: a signal meanwhile ends this worker in order
     with stop_signals() as stop:
+        require_writable(settings)
         installation = Installation.open(settings, pool_size=2)
         try:
             loop = _Loop(installation, stop, announce)

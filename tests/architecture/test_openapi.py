@@ -52,7 +52,7 @@ PUBLISHED = {
     422: {"invalid-request", "rows-invalid", "upload-empty", "cells-unread", "idempotency-key-reused", "not-supported"},
     429: {"too-many-requests"},
     500: {"internal"},
-    503: {"unavailable", "balance-mismatch"},
+    503: {"unavailable", "balance-mismatch", "not-writable"},
 }  # fmt: skip
 """The published problems: clients branch on status and slug, so a change breaks
 clients.

@@ -142,7 +142,7 @@ def test_the_cases_meet_every_type_that_a_single_bad_request_can_get() -> None:
         "balance-mismatch", "quota-exceeded", "needs-approval", "frozen", "not-waiting", "same-submitter",
         "model-has-alias", "account-differs",
         "last-owner", "upload-repeated", "no-rows-of-unit", "changed-meanwhile", "erasure-due",
-        "too-many-cells", "declaration-fixed",
+        "too-many-cells", "declaration-fixed", "not-writable",
     }  # fmt: skip
     assert met == set(STATUS_OF) - by_state_or_caller
 

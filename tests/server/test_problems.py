@@ -112,6 +112,7 @@ EXAMPLES: list[GrovekeeperError] = [
         ]
     ),
     errors.TooManyRequests(retry_after_s=7),
+    errors.NotWritable("a folder cannot be written", 60),
     errors.Unavailable("the database is busy", 3),
 ]
 _RULES_REFUSE = {
@@ -188,6 +189,7 @@ HEADERS = {
     errors.TooManyRequests: {"Retry-After": "7"},
     errors.Unavailable: {"Retry-After": "3"},
     errors.BalanceMismatch: {"Retry-After": "60"},
+    errors.NotWritable: {"Retry-After": "60"},
 }
 
 

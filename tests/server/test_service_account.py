@@ -2,6 +2,7 @@
 Debian and of OpenShift.
 """
 
+import json
 import os
 import shutil
 import subprocess
@@ -140,6 +141,70 @@ def test_a_machine_that_cannot_load_the_code_of_jobs_charges_none(
     assert "the code of jobs cannot be loaded" in (tmp_path / "log").read_text(), (
         "the child says where it failed"
     )
+
+
+@pytest.mark.covering("command", "folder")
+@pytest.mark.parametrize("command", ["serve", "api", "worker"])
+@pytest.mark.parametrize("folder", ["", "artifacts", "rows", "jobs", "checkpoints"])
+def test_a_folder_that_cannot_be_written_is_named_before_any_request_or_job(
+    environ: dict[str, str], tmp_path: Path, command: str, folder: str
+) -> None:
+    closed = tmp_path / "home" / folder
+    closed.mkdir(parents=True)
+    closed.chmod(0o500)
+    done = subprocess.run(
+        [*_AS_OTHERS, sys.executable, "-m", "app.cli", command, *_PORT[command]],
+        cwd=tmp_path,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=_GIVE_UP_S,
+    )
+    closed.chmod(0o700)
+    assert (done.returncode, done.stdout) == (1, ""), "it never said that it answers"
+    assert f"{closed} cannot be written by this account: Permission denied" in (
+        done.stderr
+    )
+    [line] = [json.loads(it) for it in done.stderr.splitlines() if it.startswith("{")]
+    assert (line["folder"], line["error"]["code"]) == (str(closed), "EACCES")
+    assert "Traceback" not in done.stderr
+
+
+_PORT = {"serve": ["--port", "0"], "api": ["--port", "0"], "worker": []}
+
+
+def test_a_folder_that_is_closed_later_costs_nothing_until_it_is_open_again(
+    environ: dict[str, str], tmp_path: Path
+) -> None:
+    environ["GROVEKEEPER_LEASE_TTL_S"] = "5"
+    with served(environ, tmp_path) as (client, url):
+        name, first = submitted(client, tmp_path)
+        assert client.wait_for_job(first)["state"] == "succeeded"
+        charged = client.balance(name)["charged"]
+        closed = tmp_path / "home" / "artifacts"
+        for inner in closed.iterdir():
+            inner.chmod(0o500)
+        closed.chmod(0o500)
+        answer = httpx.get(f"{url}/readyz", trust_env=False)
+        assert (answer.status_code, answer.json()["type"]) == (503, "not-writable")
+        assert int(answer.headers["Retry-After"]) > 1
+        assert str(tmp_path) not in answer.text, "nobody needs a key to read this"
+        job_id = client.train(
+            {"dataset": name, "algorithm": "rdt-ta", "epsilon": "0.1"}
+        )["job_id"]
+        _until_logged(tmp_path / "log", "a job waits, uncharged")
+        job = client.job(job_id)
+        assert (job["state"], job["held_by"]) == ("queued", "no-room")
+        assert client.balance(name)["charged"] == charged
+        lines = map(json.loads, (tmp_path / "log").read_text().splitlines())
+        for line in lines:
+            if "cannot be written" in line["message"]:
+                assert line["error"]["code"] == "EACCES"
+                assert line["folder"].startswith(str(closed))
+        for folder in (closed, *closed.iterdir()):
+            folder.chmod(0o700)
+        assert httpx.get(f"{url}/readyz", trust_env=False).status_code == 200
+        assert client.wait_for_job(job_id)["state"] == "succeeded"
 
 
 def _until_logged(log: Path, text: str) -> None:

@@ -9,7 +9,7 @@ from app.api.authentication import Readiness
 from app.api.metrics import MEDIA_TYPE, Metrics
 from app.api.problems import documented
 from app.api.requests import BodyRoute, Caller
-from app.core.errors import RoleMissing, Unavailable
+from app.core.errors import NotWritable, RoleMissing, Unavailable
 from app.wire.base import Answer
 
 
@@ -26,10 +26,12 @@ async def check_health() -> Health:
     return Health(status="ok")
 
 
-@health_routes.get("/readyz", responses=documented(Unavailable, needs_key=False))
+@health_routes.get(
+    "/readyz", responses=documented(NotWritable, Unavailable, needs_key=False)
+)
 async def check_readiness(request: Request) -> Health:
     """Answer 200 if the database answers, is at this program's revision and holds every
-    head written outside it.
+    head written outside it, and the service can write to its folders.
     """
     readiness: Readiness = request.app.state.readiness
     await readiness.confirm()

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request
 from app.api.authentication import Readiness
 from app.api.problems import JSON_BODY, documented
 from app.api.requests import BodyRoute, By, Caller
-from app.core.errors import NotFound, RoleMissing, Unavailable
+from app.core.errors import NotFound, NotWritable, RoleMissing, Unavailable
 from app.services import inference
 from app.services.inference import versioned_model
 from app.wire.inference import (
@@ -81,7 +81,7 @@ async def check_live() -> ServerLive:
 
 
 @inference_routes.get(
-    "/health/ready", responses=documented(Unavailable, needs_key=False)
+    "/health/ready", responses=documented(NotWritable, Unavailable, needs_key=False)
 )
 async def check_ready(request: Request) -> ServerReady:
     """Answer 200 if the service can answer requests, as `/readyz` does. Needs no key."""

@@ -455,10 +455,11 @@ def _require_room(
 
     try:
         lease.wait_for(look, stopping=stop.begun)
-    except OSError:  # nothing was charged
+    except OSError as error:  # nothing was charged
         _log.error(
             "a job waits, uncharged: the home or the store of models is full or cannot be written",
-            extra={"job_id": claim.job_id},
+            extra={"job_id": claim.job_id, "folder": error.filename},
+            exc_info=True,
         )
         raise CannotRun(PutBack.NO_ROOM) from None
 

@@ -19,6 +19,7 @@ from app.api.authentication import Authentication, Readiness, take_session
 from app.api.capacity import Capacities
 from app.core import limits
 from app.core.errors import Unavailable
+from app.core.settings import Settings
 from app.services import authorization
 from app.services.authorization import cached, credential_of
 
@@ -38,7 +39,8 @@ def test_a_check_that_hangs_is_unavailable_in_time(
     monkeypatch.setattr(limits, "READINESS_WAIT_S", 0.05)
 
     async def ask() -> None:
-        ready = Readiness(tmp_path, HEADS, Capacities())
+        settings = Settings.from_environment({"GROVEKEEPER_HOME": str(tmp_path)})
+        ready = Readiness(settings, HEADS, Capacities())
         for _ in range(2):
             answers = await asyncio.gather(
                 *(ready.confirm() for _ in range(50)), return_exceptions=True
