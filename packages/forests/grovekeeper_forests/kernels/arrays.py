@@ -10,6 +10,10 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+Float64Array: TypeAlias = NDArray[np.float64]
+Int32Array: TypeAlias = NDArray[np.int32]
+Int64Array: TypeAlias = NDArray[np.int64]
+UInt8Array: TypeAlias = NDArray[np.uint8]
 Splits: TypeAlias = tuple[NDArray[np.int32], NDArray[np.uint8], NDArray[np.bool_]]
 """Feature, threshold and equality of nodes; of a tree, in heap order."""
 

@@ -15,6 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grovekeeper_forests.kernels.arrays import (
+    Int32Array,
+    Int64Array,
+    UInt8Array,
     require,
     require_range,
     require_result,
@@ -32,13 +35,13 @@ def _loops() -> ModuleType:
 
 
 def descend(
-    X: NDArray[np.uint8],
-    node: NDArray[np.int32],
+    X: UInt8Array,
+    node: Int32Array,
     *,
-    feature: NDArray[np.int32],
-    threshold: NDArray[np.uint8],
+    feature: Int32Array,
+    threshold: UInt8Array,
     equals: NDArray[np.bool_],
-) -> NDArray[np.int32]:
+) -> Int32Array:
     """Moves every row from its node of one level to a node of the next.
 
     The new node is ``2 · node + go_right``. At an ordered split a row goes right if its
@@ -82,7 +85,7 @@ _NO_CODES: Final = np.zeros(0, dtype=np.uint8)
 _UNWEIGHTED: Final = np.zeros(0, dtype=np.uint16)  # makes a loop add 1 for every row
 
 
-def no_sums(*shape: int, n_bins: NDArray[np.int32]) -> NDArray[np.int64]:
+def no_sums(*shape: int, n_bins: Int32Array) -> Int64Array:
     """Zeros for a histogram of so many nodes (and codes of a column) and classes.
 
     Args:
@@ -104,14 +107,14 @@ def no_sums(*shape: int, n_bins: NDArray[np.int32]) -> NDArray[np.int64]:
 
 
 def class_histogram(
-    X: NDArray[np.uint8],
-    y: NDArray[np.int32],
-    node: NDArray[np.int32],
+    X: UInt8Array,
+    y: Int32Array,
+    node: Int32Array,
     *,
-    n_bins: NDArray[np.int32],
+    n_bins: Int32Array,
     weight: NDArray[np.uint16] | None = None,
-    onto: NDArray[np.int64],
-) -> NDArray[np.int64]:
+    onto: Int64Array,
+) -> Int64Array:
     """Counts rows, or adds up their weights, by open node, by feature and bin, and by
     class.
 
@@ -141,14 +144,14 @@ def class_histogram(
 
 
 def joint_histogram(
-    X: NDArray[np.uint8],
-    y: NDArray[np.int32],
-    place: tuple[NDArray[np.int32], NDArray[np.uint8]],
+    X: UInt8Array,
+    y: Int32Array,
+    place: tuple[Int32Array, UInt8Array],
     *,
-    n_bins: NDArray[np.int32],
+    n_bins: Int32Array,
     weight: NDArray[np.uint16] | None = None,
-    onto: NDArray[np.int64],
-) -> NDArray[np.int64]:
+    onto: Int64Array,
+) -> Int64Array:
     """Counts as :func:`class_histogram` does, and tells the rows of a node apart by
     their codes in one column.
 
@@ -200,13 +203,13 @@ def joint_histogram(
 
 
 def leaf_histogram(
-    leaf: NDArray[np.int32],
-    y: NDArray[np.int32],
+    leaf: Int32Array,
+    y: Int32Array,
     *,
     n_leaves: int,
     n_classes: int,
     weight: NDArray[np.uint16] | None = None,
-) -> NDArray[np.int64]:
+) -> Int64Array:
     """Counts rows, or adds up their weights, by leaf and class.
 
     Args:
@@ -239,8 +242,8 @@ def leaf_histogram(
 
 
 def leaf_gradients(
-    leaf: NDArray[np.int32], gradients: NDArray[np.int32], *, count: int, n_leaves: int
-) -> NDArray[np.int64]:
+    leaf: Int32Array, gradients: Int32Array, *, count: int, n_leaves: int
+) -> Int64Array:
     """Adds up gradients by leaf, and ``count`` for every row.
 
     Args:
@@ -264,9 +267,9 @@ def leaf_gradients(
 
 
 def add_leaf_scores(
-    scores: NDArray[np.int64],
-    reached: NDArray[np.int32],
-    leaf_scores: NDArray[np.int32],
+    scores: Int64Array,
+    reached: Int32Array,
+    leaf_scores: Int32Array,
 ) -> None:
     """Adds the integer scores of the leaves that rows reached to the scores of the
     rows, in place.

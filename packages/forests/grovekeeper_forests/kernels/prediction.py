@@ -16,7 +16,15 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from grovekeeper_forests.kernels.arrays import require, require_range, require_splits
+from grovekeeper_forests.kernels.arrays import (
+    Float64Array,
+    Int32Array,
+    Int64Array,
+    UInt8Array,
+    require,
+    require_range,
+    require_splits,
+)
 
 BLOCK: Final = 2**16
 """Rows whose values are copied at once: at most 512 KiB per column."""
@@ -42,7 +50,7 @@ class ColumnRule:
         last: code of NaN, the largest code; at most 255, or 65,535 for wide codes.
     """
 
-    edges: NDArray[np.float64] | None
+    edges: Float64Array | None
     highest: float
     missing: float
     last: int
@@ -56,7 +64,7 @@ class CodeTables:
     """
 
     def __init__(self, rules: Iterable[ColumnRule]) -> None:
-        edges: list[NDArray[np.float64]] = [np.empty(0)]
+        edges: list[Float64Array] = [np.empty(0)]
         first_edge, numbers = [0], []
         for rule in rules:
             highest, n_edges = rule.highest, 0
@@ -73,8 +81,8 @@ class CodeTables:
         self.bins = self._edges, self._first_edge, self._rules
 
     def codes(
-        self, columns: tuple[NDArray[np.float64] | NDArray[np.int32], ...], n_rows: int
-    ) -> NDArray[np.uint8]:
+        self, columns: tuple[Float64Array | Int32Array, ...], n_rows: int
+    ) -> UInt8Array:
         """The codes of PRIVATE or caller's rows; a row's codes depend on no other row.
 
         Args:
@@ -95,10 +103,10 @@ class CodeTables:
 
     def block(
         self,
-        columns: tuple[NDArray[np.float64] | NDArray[np.int32], ...],
+        columns: tuple[Float64Array | Int32Array, ...],
         start: int,
         n_rows: int,
-    ) -> NDArray[np.float64]:
+    ) -> Float64Array:
         """Consecutive rows of all columns, float64 ``(n_columns, n_rows)``.
 
         Raises:
@@ -110,7 +118,7 @@ class CodeTables:
         return block
 
     def wide_codes(
-        self, column: int, values: NDArray[np.float64] | NDArray[np.int32]
+        self, column: int, values: Float64Array | Int32Array
     ) -> NDArray[np.uint16]:
         """The codes of the PRIVATE sanitised values of one column, which may have more
         than 256 codes, as in a public grid: uint16 ``(n_rows,)``.
@@ -127,7 +135,7 @@ class CodeSums:
     """Columns that are sums of two tabulated codes, as arrays for the compiled loop."""
 
     def __init__(
-        self, features: Sequence[tuple[int, int]], tables: Sequence[NDArray[np.int32]]
+        self, features: Sequence[tuple[int, int]], tables: Sequence[Int32Array]
     ) -> None:
         """Stores what the columns are.
 
@@ -140,8 +148,8 @@ class CodeSums:
         self._tables = np.array(tables, dtype=np.uint8).reshape(len(features), 2, 256)
 
     def of(
-        self, codes: NDArray[np.uint8], chosen: NDArray[np.integer] | None = None
-    ) -> NDArray[np.uint8]:
+        self, codes: UInt8Array, chosen: NDArray[np.integer] | None = None
+    ) -> UInt8Array:
         """The columns of PRIVATE or caller's rows.
 
         Args:
@@ -187,19 +195,19 @@ class PackedTrees:
     number: NDArray[np.uint32]
     feature: NDArray[np.uint32]
     right: NDArray[np.uint64]
-    first_turn: NDArray[np.int64]
+    first_turn: Int64Array
     turn: NDArray[np.uint16]
-    values: NDArray[np.float64]
+    values: Float64Array
     n_features: int
 
     @classmethod
     def of_thresholds(
         cls,
-        feature: NDArray[np.int32],
-        threshold: NDArray[np.uint8],
+        feature: Int32Array,
+        threshold: UInt8Array,
         equals: NDArray[np.bool_],
         *,
-        values: NDArray[np.float64],
+        values: Float64Array,
         n_features: int,
     ) -> PackedTrees:
         """Prepares trees whose splits have one threshold each.
@@ -234,10 +242,10 @@ class PackedTrees:
     @classmethod
     def of_sets(
         cls,
-        feature: NDArray[np.int32],
+        feature: Int32Array,
         right: NDArray[np.uint64],
         *,
-        values: NDArray[np.float64],
+        values: Float64Array,
         n_features: int,
     ) -> PackedTrees:
         """Prepares trees whose splits are sets of codes.
@@ -274,7 +282,7 @@ class PackedTrees:
         number: NDArray[np.integer],
         feature: NDArray[np.integer],
         right: NDArray[np.uint64],
-        values: NDArray[np.float64],
+        values: Float64Array,
         n_features: int,
     ) -> PackedTrees:
         n_trees, n_nodes = number.shape
@@ -306,7 +314,7 @@ def _threshold_sets() -> NDArray[np.uint64]:
     return np.packbits(sets, axis=1, bitorder="little").view(np.uint64)
 
 
-def _turns(right: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.uint16]]:
+def _turns(right: NDArray[np.uint64]) -> tuple[Int64Array, NDArray[np.uint16]]:
     """How many turns each set of codes has, and the turns of all sets: codes at which
     membership changes.
     """
@@ -320,7 +328,7 @@ def _turns(right: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.uin
     return np.concatenate(n_turns), np.concatenate(turns)
 
 
-def sum_leaf_values(X: NDArray[np.uint8], trees: PackedTrees) -> NDArray[np.float64]:
+def sum_leaf_values(X: UInt8Array, trees: PackedTrees) -> Float64Array:
     """Adds up, tree by tree, the values of the leaves that each row reaches.
 
     Values are added in the order of the trees, so the sum of a row does not depend on
@@ -344,11 +352,11 @@ def sum_leaf_values(X: NDArray[np.uint8], trees: PackedTrees) -> NDArray[np.floa
 
 
 def sum_leaf_values_of(
-    columns: tuple[NDArray[np.float64] | NDArray[np.int32], ...],
+    columns: tuple[Float64Array | Int32Array, ...],
     n_rows: int,
     bins: CodeTables,
     trees: PackedTrees,
-) -> NDArray[np.float64]:
+) -> Float64Array:
     """Adds up leaf values as :func:`sum_leaf_values` does, for rows that are not
     encoded yet.
 
@@ -376,8 +384,8 @@ def sum_leaf_values_of(
 
 
 def sum_leaf_values_of_table(
-    table: NDArray[np.float64], bins: CodeTables, trees: PackedTrees
-) -> NDArray[np.float64]:
+    table: Float64Array, bins: CodeTables, trees: PackedTrees
+) -> Float64Array:
     """Adds up leaf values as :func:`sum_leaf_values_of` does, for rows in one array.
 
     Args:
@@ -404,9 +412,7 @@ def sum_leaf_values_of_table(
     return np.ascontiguousarray(sums.T)
 
 
-def bound_cells(
-    table: NDArray[np.float64], rules: NDArray[np.float64]
-) -> NDArray[np.int64] | None:
+def bound_cells(table: Float64Array, rules: Float64Array) -> Int64Array | None:
     """Clamps and rounds the cells of requests in place; NaN stays.
 
     Args:
@@ -426,7 +432,7 @@ def bound_cells(
     return changed if n_changed else None
 
 
-def normalised(evidence: NDArray[np.float64]) -> NDArray[np.float64]:
+def normalised(evidence: Float64Array) -> Float64Array:
     """Divides by the sum over the last axis; uniform where the sum is not positive.
     Sums are added up in order.
     """
@@ -435,7 +441,7 @@ def normalised(evidence: NDArray[np.float64]) -> NDArray[np.float64]:
     return shares
 
 
-def softmax(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+def softmax(sums: Float64Array) -> Float64Array:
     """The shares of exponentials of numbers, float64 ``(n_rows, n_outputs)`` like
     ``sums``; rows sum to 1.
     """

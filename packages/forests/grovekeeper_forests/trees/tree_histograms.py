@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from grovekeeper_forests.data.coded_rows import CodedPart, Parts
 from grovekeeper_forests.kernels import node_rows
+from grovekeeper_forests.kernels.arrays import Int32Array, Int64Array, UInt8Array
 from grovekeeper_forests.noise.randomness import Randomness
 
 KEY_BYTES = 32
@@ -66,9 +67,7 @@ def fresh_key(randomness: Randomness) -> bytes:
     return bytes(randomness.uniform(256) for _ in range(KEY_BYTES))
 
 
-def shards(
-    key: bytes, row_ids: NDArray[np.uint8], *, n_shards: int
-) -> NDArray[np.int64]:
+def shards(key: bytes, row_ids: UInt8Array, *, n_shards: int) -> Int64Array:
     """The shard of every row: HMAC-SHA256(key, id) modulo the number of shards.
 
     Record-wise: the result for one id depends on that id alone. An assignment by
@@ -96,7 +95,7 @@ def shards(
 
 
 def structure_rows(
-    key: bytes, row_ids: NDArray[np.uint8], *, tree: int, share: Fraction
+    key: bytes, row_ids: UInt8Array, *, tree: int, share: Fraction
 ) -> NDArray[np.bool_]:
     """Which rows are in the structure part of a tree; the others are in its estimation
     part.
@@ -123,7 +122,7 @@ def structure_rows(
     )
 
 
-def _split(row_ids: NDArray[np.uint8]) -> Iterator[bytes]:
+def _split(row_ids: UInt8Array) -> Iterator[bytes]:
     ids = np.ascontiguousarray(row_ids)
     raw, width = ids.tobytes(), ids.shape[1]
     return (raw[start : start + width] for start in range(0, len(raw), width))
@@ -132,7 +131,7 @@ def _split(row_ids: NDArray[np.uint8]) -> Iterator[bytes]:
 class TreeHistograms(Protocol):
     """The PRIVATE rows of one tree, in the nodes of its current level."""
 
-    def class_histogram(self, features: slice) -> NDArray[np.int64]:
+    def class_histogram(self, features: slice) -> Int64Array:
         """Exact counts per (node, code of feature, class): int64 ``(n_nodes, Σ codes,
         n_classes)``.
         """
@@ -140,15 +139,15 @@ class TreeHistograms(Protocol):
     def descend(
         self,
         *,
-        feature: NDArray[np.int32],
-        threshold: NDArray[np.uint8],
+        feature: Int32Array,
+        threshold: UInt8Array,
         equals: NDArray[np.bool_],
     ) -> None:
         """Moves every row one level down by the released splits, one per node of the
         current level.
         """
 
-    def leaf_histogram(self) -> NDArray[np.int64]:
+    def leaf_histogram(self) -> Int64Array:
         """Exact counts per (node of the current level, class): int64 ``(n_nodes,
         n_classes)``.
         """
@@ -158,8 +157,8 @@ class PartHistograms(TreeHistograms, Protocol):
     """The rows of one tree in one part of all rows."""
 
     def class_histogram(
-        self, features: slice, onto: NDArray[np.int64] | None = None
-    ) -> NDArray[np.int64]:
+        self, features: slice, onto: Int64Array | None = None
+    ) -> Int64Array:
         """See ``TreeHistograms``. ``onto``: sums of other parts, which are added to and
         returned.
         """
@@ -212,7 +211,7 @@ class LocalHistograms:
             self._of_rows(in_tree[structure]), self._of_rows(in_tree[~structure])
         )
 
-    def _of_rows(self, rows: NDArray[np.int64] | None) -> PartHistograms:
+    def _of_rows(self, rows: Int64Array | None) -> PartHistograms:
         X, y = self._part.codes, self._y
         if rows is not None:
             X, y = np.ascontiguousarray(X[:, rows]), y[rows]
@@ -230,21 +229,21 @@ class PartedTree:
         """
         self._parts = parts.map("of_tree", tree)
 
-    def class_histogram(self, features: slice) -> NDArray[np.int64]:
+    def class_histogram(self, features: slice) -> Int64Array:
         """See ``TreeHistograms``."""
         return self._parts.total("class_histogram", features)
 
     def descend(
         self,
         *,
-        feature: NDArray[np.int32],
-        threshold: NDArray[np.uint8],
+        feature: Int32Array,
+        threshold: UInt8Array,
         equals: NDArray[np.bool_],
     ) -> None:
         """See ``TreeHistograms``."""
         self._parts.each("descend", feature=feature, threshold=threshold, equals=equals)
 
-    def leaf_histogram(self) -> NDArray[np.int64]:
+    def leaf_histogram(self) -> Int64Array:
         """See ``TreeHistograms``."""
         return self._parts.total("leaf_histogram")
 
@@ -258,22 +257,22 @@ class TwoParts:
         """Joins two parts that are at the same level."""
         self._structure, self._estimation = structure, estimation
 
-    def class_histogram(self, features: slice) -> NDArray[np.int64]:
+    def class_histogram(self, features: slice) -> Int64Array:
         """See ``TreeHistograms``; of the structure part alone."""
         return self._structure.class_histogram(features)
 
     def descend(
         self,
         *,
-        feature: NDArray[np.int32],
-        threshold: NDArray[np.uint8],
+        feature: Int32Array,
+        threshold: UInt8Array,
         equals: NDArray[np.bool_],
     ) -> None:
         """See ``TreeHistograms``; both parts go down by the same released splits."""
         self._structure.descend(feature=feature, threshold=threshold, equals=equals)
         self._estimation.descend(feature=feature, threshold=threshold, equals=equals)
 
-    def leaf_histogram(self) -> NDArray[np.int64]:
+    def leaf_histogram(self) -> Int64Array:
         """See ``TreeHistograms``; of the estimation part alone."""
         return self._estimation.leaf_histogram()
 
@@ -284,8 +283,8 @@ class _LocalTwoParts(TwoParts):
         self._counted = structure
 
     def class_histogram(
-        self, features: slice, onto: NDArray[np.int64] | None = None
-    ) -> NDArray[np.int64]:
+        self, features: slice, onto: Int64Array | None = None
+    ) -> Int64Array:
         """See ``PartHistograms``; of the structure part alone."""
         return self._counted.class_histogram(features, onto)
 
@@ -293,9 +292,9 @@ class _LocalTwoParts(TwoParts):
 class _LocalTree:
     def __init__(
         self,
-        X: NDArray[np.uint8],
-        y: NDArray[np.int32],
-        n_codes: NDArray[np.int32],
+        X: UInt8Array,
+        y: Int32Array,
+        n_codes: Int32Array,
         n_classes: int,
     ) -> None:
         self._X, self._y, self._n_codes, self._n_classes = X, y, n_codes, n_classes
@@ -303,8 +302,8 @@ class _LocalTree:
         self._n_nodes = 1
 
     def class_histogram(
-        self, features: slice, onto: NDArray[np.int64] | None = None
-    ) -> NDArray[np.int64]:
+        self, features: slice, onto: Int64Array | None = None
+    ) -> Int64Array:
         """See ``PartHistograms``."""
         n_bins = self._n_codes[features]
         if onto is None:
@@ -316,8 +315,8 @@ class _LocalTree:
     def descend(
         self,
         *,
-        feature: NDArray[np.int32],
-        threshold: NDArray[np.uint8],
+        feature: Int32Array,
+        threshold: UInt8Array,
         equals: NDArray[np.bool_],
     ) -> None:
         """See ``TreeHistograms``."""
@@ -326,7 +325,7 @@ class _LocalTree:
         )
         self._n_nodes *= 2
 
-    def leaf_histogram(self) -> NDArray[np.int64]:
+    def leaf_histogram(self) -> Int64Array:
         """See ``TreeHistograms``."""
         return node_rows.leaf_histogram(
             self._node, self._y, n_leaves=self._n_nodes, n_classes=self._n_classes

@@ -12,6 +12,7 @@ from grovekeeper_forests.bins import number_targets
 from grovekeeper_forests.data.coded_rows import CodedPart, Parts
 from grovekeeper_forests.data.encoding import Pair, pair_columns
 from grovekeeper_forests.kernels import boosting, node_rows
+from grovekeeper_forests.kernels.arrays import Int32Array, Int64Array, UInt8Array
 from grovekeeper_forests.kernels.boosting import PROBABILITY_BITS, UNIT
 
 MARGIN = (7, 20)
@@ -28,10 +29,10 @@ class LocalReweightedRows:
 
     def __init__(
         self,
-        X: NDArray[np.uint8],
-        y: NDArray[np.int32],
+        X: UInt8Array,
+        y: Int32Array,
         *,
-        n_codes: NDArray[np.int32],
+        n_codes: Int32Array,
         n_classes: int,
         pairs: tuple[Pair, ...] = (),
     ) -> None:
@@ -69,9 +70,9 @@ class LocalReweightedRows:
     def class_histogram(
         self,
         features: slice,
-        open_nodes: NDArray[np.int32],
-        onto: NDArray[np.int64] | None = None,
-    ) -> NDArray[np.int64]:
+        open_nodes: Int32Array,
+        onto: Int64Array | None = None,
+    ) -> Int64Array:
         """See :class:`ReweightedRows`. Rows in closed nodes are not counted.
 
         Args:
@@ -93,14 +94,14 @@ class LocalReweightedRows:
         ]
         return np.add(onto, np.concatenate(counts, axis=1), out=onto)
 
-    def _no_sums(self, features: slice, *slots: int) -> NDArray[np.int64]:
+    def _no_sums(self, features: slice, *slots: int) -> Int64Array:
         return node_rows.no_sums(
             *slots, self._n_classes, n_bins=self._n_codes[features]
         )
 
     def _of_columns(
-        self, features: slice, node: NDArray[np.int32], onto: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
+        self, features: slice, node: Int32Array, onto: Int64Array
+    ) -> Int64Array:
         return node_rows.class_histogram(
             self._columns(features),
             self._y,
@@ -111,8 +112,8 @@ class LocalReweightedRows:
         )
 
     def joint_histogram(
-        self, feature: int, others: slice, onto: NDArray[np.int64] | None = None
-    ) -> NDArray[np.int64]:
+        self, feature: int, others: slice, onto: Int64Array | None = None
+    ) -> Int64Array:
         """See :class:`ReweightedRows`. Every code of the feature in every node is
         treated as a node.
 
@@ -135,8 +136,8 @@ class LocalReweightedRows:
     def descend(
         self,
         *,
-        feature: NDArray[np.int32],
-        threshold: NDArray[np.uint8],
+        feature: Int32Array,
+        threshold: UInt8Array,
         equals: NDArray[np.bool_],
     ) -> None:
         """See :class:`ReweightedRows`."""
@@ -152,13 +153,13 @@ class LocalReweightedRows:
         )
         self._n_nodes *= 2
 
-    def _columns(self, features: slice) -> NDArray[np.uint8]:
+    def _columns(self, features: slice) -> UInt8Array:
         """PRIVATE codes of consecutive columns."""
         if features.stop <= len(self._X):
             return self._X[features]
         return self._computed(np.arange(features.start, features.stop))
 
-    def _computed(self, indices: NDArray[np.integer]) -> NDArray[np.uint8]:
+    def _computed(self, indices: NDArray[np.integer]) -> UInt8Array:
         """PRIVATE codes of some columns, of which those of pairs are computed."""
         codes = np.empty((len(indices), self._X.shape[1]), dtype=np.uint8)
         paired = indices >= self._n_own
@@ -166,7 +167,7 @@ class LocalReweightedRows:
         codes[paired] = self._pairs.of(self._X, indices[paired] - self._n_own)
         return codes
 
-    def leaf_histogram(self) -> NDArray[np.int64]:
+    def leaf_histogram(self) -> Int64Array:
         """See :class:`ReweightedRows`."""
         return node_rows.leaf_histogram(
             self._node,
@@ -176,7 +177,7 @@ class LocalReweightedRows:
             weight=self._weight,
         )
 
-    def finish_tree(self, scores: NDArray[np.int32]) -> None:
+    def finish_tree(self, scores: Int32Array) -> None:
         """See :class:`ReweightedRows`."""
         node_rows.add_leaf_scores(
             self._sums, self._node[np.newaxis], scores[np.newaxis]
@@ -184,7 +185,7 @@ class LocalReweightedRows:
         self._reweigh()
         self._node, self._n_nodes = np.zeros(len(self._y), dtype=np.int32), 1
 
-    def leaf_weights(self) -> NDArray[np.int64]:
+    def leaf_weights(self) -> Int64Array:
         """See :class:`ReweightedRows`."""
         return self.leaf_histogram()
 
@@ -233,28 +234,26 @@ class LocalResidualRows(LocalReweightedRows):
     sides by its residual.
     """
 
-    def start(self, start: NDArray[np.int64]) -> None:
+    def start(self, start: Int64Array) -> None:
         """See :class:`ReweightedRows`."""
         self._start = start
         self._target = self._y
         self._sums = np.zeros((len(self._y), 1), dtype=np.int64)
         self._reweigh()
 
-    def target_counts(
-        self, edges: NDArray[np.int32], middle: int | None = None
-    ) -> NDArray[np.int64]:
+    def target_counts(self, edges: Int32Array, middle: int | None = None) -> Int64Array:
         """See :class:`ReweightedRows`."""
         return number_targets.target_counts(edges, self._y, middle)
 
-    def leaf_weights(self) -> NDArray[np.int64]:
+    def leaf_weights(self) -> Int64Array:
         """See :class:`ReweightedRows`."""
         return self._sides(_OF_LEAVES)
 
-    def mean_weights(self) -> NDArray[np.int64]:
+    def mean_weights(self) -> Int64Array:
         """See :class:`ReweightedRows`."""
         return self._sides(_OF_MEAN)
 
-    def _sides(self, limits: Clipped) -> NDArray[np.int64]:
+    def _sides(self, limits: Clipped) -> Int64Array:
         """What rows add to the sides of their node: int64 ``(n_nodes, 2)``."""
         residuals = self._residuals(limits)
         above = (HALF + residuals).astype(np.uint16)
@@ -280,7 +279,7 @@ class LocalResidualRows(LocalReweightedRows):
         lengths = np.abs(residuals)
         self._weight = lengths.astype(np.uint16)
 
-    def _residuals(self, limits: Clipped) -> NDArray[np.int32]:
+    def _residuals(self, limits: Clipped) -> Int32Array:
         """Clipped residuals of rows, from −length to length, int32 ``(n_rows,)``."""
         residuals = boosting.gradients_of_numbers(
             self._sums, self._target, self._start, limits
@@ -300,15 +299,13 @@ class ReweightedRows:
         """Keeps parts in the form of :class:`LocalReweightedRows`."""
         self._parts = parts
 
-    def class_histogram(
-        self, features: slice, open_nodes: NDArray[np.int32]
-    ) -> NDArray[np.int64]:
+    def class_histogram(self, features: slice, open_nodes: Int32Array) -> Int64Array:
         """Weights by open node, code of feature and class: int64 ``(n_open, Σ codes,
         n_classes)``.
         """
         return self._parts.total("class_histogram", features, open_nodes)
 
-    def joint_histogram(self, feature: int, others: slice) -> NDArray[np.int64]:
+    def joint_histogram(self, feature: int, others: slice) -> Int64Array:
         """Weights by node of the current level, code of one feature, code of other
         features, and class.
 
@@ -320,8 +317,8 @@ class ReweightedRows:
     def descend(
         self,
         *,
-        feature: NDArray[np.int32],
-        threshold: NDArray[np.uint8],
+        feature: Int32Array,
+        threshold: UInt8Array,
         equals: NDArray[np.bool_],
     ) -> None:
         """Moves every row one level down by the released splits, one split per node of
@@ -329,39 +326,37 @@ class ReweightedRows:
         """
         self._parts.each("descend", feature=feature, threshold=threshold, equals=equals)
 
-    def leaf_histogram(self) -> NDArray[np.int64]:
+    def leaf_histogram(self) -> Int64Array:
         """Weights by node of the current level and class: int64 ``(n_nodes,
         n_classes)``.
         """
         return self._parts.total("leaf_histogram")
 
-    def leaf_weights(self) -> NDArray[np.int64]:
+    def leaf_weights(self) -> Int64Array:
         """What leaves release with noise, int64 ``(n_nodes, n_classes)``: weights by
         class; or, where the label is a number, 256 units of every row, shared between
         the sides below and above. A row adds 256 to one node at most.
         """
         return self._parts.total("leaf_weights")
 
-    def mean_weights(self) -> NDArray[np.int64]:
+    def mean_weights(self) -> Int64Array:
         """As :meth:`leaf_weights` of a number, with residuals clipped at 3 spreads."""
         return self._parts.total("mean_weights")
 
-    def target_counts(
-        self, edges: NDArray[np.int32], middle: int | None = None
-    ) -> NDArray[np.int64]:
+    def target_counts(self, edges: Int32Array, middle: int | None = None) -> Int64Array:
         """Rows by the code of a label that is a number, or by its distance from
         ``middle``, a released code, between edges: int64 ``(n_edges + 1,)``. Asked for
         before :meth:`start`.
         """
         return self._parts.total("target_counts", edges, middle)
 
-    def start(self, start: NDArray[np.int64]) -> None:
+    def start(self, start: Int64Array) -> None:
         """Weighs rows, whose label is a number, by their residuals from a released
         start, int64 ``(2,)``: the start and the spread.
         """
         self._parts.each("start", start)
 
-    def finish_tree(self, scores: NDArray[np.int32]) -> None:
+    def finish_tree(self, scores: Int32Array) -> None:
         """Adds a released tree's scores, recomputes the weights of all rows and moves
         all rows back to the root.
         """
