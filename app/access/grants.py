@@ -157,7 +157,7 @@ def confirm_row(
         Unauthenticated: the key was revoked, has expired or got another secret, or the
             caller's token has expired.
     """
-    present = _principal(session, row, now=now)
+    present = authority(session, row, now=now)
     if present.rotated_at != principal.rotated_at:
         raise Unauthenticated
     if (
@@ -174,7 +174,7 @@ def read(session: Session, key_id: str, *, now: Now) -> Principal:
     Raises:
         Unauthenticated: the key was revoked or has expired.
     """
-    return _principal(session, session.get(KeyRow, key_id), now=now)
+    return authority(session, session.get(KeyRow, key_id), now=now)
 
 
 def has_expired(session: Session, key_id: str, *, now: Now) -> bool:
@@ -191,7 +191,8 @@ def _is_past_its_end(session: Session, row: KeyRow, *, now: Now) -> bool:
     return row.expires_at is not None and row.expires_at <= now(session)
 
 
-def _principal(session: Session, row: KeyRow | None, *, now: Now) -> Principal:
+def authority(session: Session, row: KeyRow | None, *, now: Now) -> Principal:
+    """The authority of a key by its row; raises what :func:`read` raises."""
     if (
         row is None
         or row.revoked_at is not None

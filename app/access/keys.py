@@ -130,9 +130,10 @@ def authenticate(session: Session, key: str, *, now: grants.Now) -> Principal:
         key_id, secret = split(key)
     except NotAKey:
         raise Unauthenticated from None
-    if not secret_matches(session.get(KeyRow, key_id), secret):
+    row = session.get(KeyRow, key_id)
+    if not secret_matches(row, secret):
         raise Unauthenticated
-    return grants.read(session, key_id, now=now)
+    return grants.authority(session, row, now=now)
 
 
 def end_sessions(session: Session, key_id: str) -> None:

@@ -8,6 +8,7 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar, cast
 
@@ -67,6 +68,7 @@ def is_administration(path: str) -> bool:
     return _ADMINISTRATION.fullmatch(path) is not None
 
 
+@dataclass(eq=False)
 class Client:
     """The client of one request: whose turns its work takes, and whether anybody waits
     for the answer.
@@ -78,11 +80,10 @@ class Client:
             until it is answered.
     """
 
-    def __init__(self) -> None:
-        self.key_id: str | None = None
-        self.is_gone = False
-        self.has_large_body = False
-        self.turn: asyncio.Future[None] | None = None
+    key_id: str | None = None
+    is_gone: bool = False
+    has_large_body: bool = False
+    turn: asyncio.Future[None] | None = None
 
     def leave(self) -> None:
         """The connection was closed: work that waits for its turn does not begin."""

@@ -14,7 +14,7 @@ import logging
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import (
     AbstractContextManager,
     ExitStack,
@@ -383,9 +383,9 @@ class Database:
         self.dialect: DialectName = dialect_of(url)
         self.engine: Engine = open_engine(url, pool_size=pool_size)
         self.errors: Tally[str] = Tally()
-        self._write_lock: WriteLock | None = None
+        self._exclusive: Callable[[], AbstractContextManager[None]] = nullcontext
         if self.dialect == "sqlite":
-            self._write_lock = WriteLock.of(database_file(url))
+            self._exclusive = WriteLock.of(database_file(url)).locked
         self.kept: dict[str, Any] = {}
         # Rows are used after the commit, for answers and log lines: an expired row would
         # begin a further transaction at its first attribute.
@@ -502,11 +502,6 @@ class Database:
     def close(self) -> None:
         """Closes every idle connection. May be called twice."""
         self.engine.dispose()
-
-    def _exclusive(self) -> AbstractContextManager[None]:
-        if self._write_lock is None:
-            return nullcontext()
-        return self._write_lock.locked()
 
     def _reading(self) -> Engine:
         if self.dialect == "sqlite":

@@ -170,12 +170,12 @@ def _subproof(
     ]
 
 
+@dataclass(frozen=True)
 class Log:
     """The Merkle tree of one account, read within one transaction."""
 
-    def __init__(self, session: Session, account_id: str) -> None:
-        self._session = session
-        self._account_id = account_id
+    session: Session
+    account_id: str
 
     def root(self, size: int) -> bytes:
         """The root over the first ``size`` entries, with the last leaves from the
@@ -232,23 +232,23 @@ class Log:
     def _blocks(self, height: int, low: int, high: int) -> list[bytes]:
         query = (
             select(BlockRow.hash)
-            .where(BlockRow.account_id == self._account_id, BlockRow.height == height)
+            .where(BlockRow.account_id == self.account_id, BlockRow.height == height)
             .where(BlockRow.position >= low, BlockRow.position < high)
             .order_by(BlockRow.position)
         )
-        return [bytes.fromhex(text) for text in self._session.execute(query).scalars()]
+        return [bytes.fromhex(text) for text in self.session.execute(query).scalars()]
 
     def _leaves(self, low: int, high: int) -> list[bytes]:
         query = (
             select(EntryRow.hash)
             .where(
-                EntryRow.account_id == self._account_id,
+                EntryRow.account_id == self.account_id,
                 EntryRow.sequence > low,
                 EntryRow.sequence <= high,
             )
             .order_by(EntryRow.sequence)
         )
-        return [leaf(text) for text in self._session.execute(query).scalars()]
+        return [leaf(text) for text in self.session.execute(query).scalars()]
 
     def complete(self, sequence: int) -> None:
         """Stores the subtrees that the newest entry, which is flushed, completes."""
@@ -256,15 +256,15 @@ class Log:
         while sequence % (1 << height) == 0:
             position = (sequence >> height) - 1
             digest = self._fold(height - STEP, height, position)
-            self._session.add(
+            self.session.add(
                 BlockRow(
-                    account_id=self._account_id,
+                    account_id=self.account_id,
                     height=height,
                     position=position,
                     hash=digest.hex(),
                 )
             )
-            self._session.flush()
+            self.session.flush()
             height += STEP
 
 

@@ -282,18 +282,13 @@ def put(
     session.flush()
 
 
+@dataclass(frozen=True)
 class RulesInForce:
     """The rules of several accounts, and what keys spent under them."""
 
-    def __init__(
-        self,
-        rules: Mapping[str, Rules],
-        spent: Mapping[str, "_Spent"],
-        now: Callable[[], datetime],
-    ) -> None:
-        self._rules = rules
-        self._spent = spent
-        self._now = now
+    rules: Mapping[str, Rules]
+    spent: Mapping[str, "_Spent"]
+    now: Callable[[], datetime]
 
     @classmethod
     def read(
@@ -327,9 +322,9 @@ class RulesInForce:
         """
         return {
             account_id: rules.allowance(
-                key, self._spent[account_id].usage(key), at=self._now()
+                key, self.spent[account_id].usage(key), at=self.now()
             )
-            for account_id, rules in self._rules.items()
+            for account_id, rules in self.rules.items()
         }
 
     def above_approval(
@@ -340,10 +335,10 @@ class RulesInForce:
         """
         excess: dict[str, int] = {}
         for account_id in sorted({request.account_id for request in requests}):
-            rules = self._rules.get(account_id)
+            rules = self.rules.get(account_id)
             if rules is None or rules.approval_above is None:
                 continue
-            spent = self._spent[account_id].usage(key).since_approval
+            spent = self.spent[account_id].usage(key).since_approval
             with_job = spent + total_on(requests, account_id)
             if with_job > rules.approval_above:
                 excess[account_id] = with_job - rules.approval_above

@@ -286,14 +286,14 @@ class Heads:
     @property
     def signer(self) -> Signer:
         """The signing key; raises what :meth:`confirm` raises."""
-        return self._confirmation().signer
+        return self.confirm().signer
 
     @property
     def is_rewound(self) -> bool:
         """Whether a comparison of this process has failed. Reads no database."""
         return self._rewound is not None
 
-    def confirm(self) -> None:
+    def confirm(self) -> "_Confirmed":
         """Compares the database with every written head, once in this process; later
         calls read nothing.
 
@@ -306,7 +306,15 @@ class Heads:
                 the signing key is missing, invalid, or not the key that the database
                 names, or the storage key of a dataset is missing.
         """
-        self._confirmation()
+        if self._rewound is not None:
+            raise self._rewound
+        confirmed = self._confirmed
+        if confirmed is None:
+            with self._lock:
+                confirmed = self._confirmed
+                if confirmed is None:
+                    confirmed = self._confirmed = self._compare()
+        return confirmed
 
     def n_behind(self, sizes: Mapping[str, int]) -> int:
         """The number of accounts with entries that are in no head yet.
@@ -314,7 +322,7 @@ class Heads:
         Args:
             sizes: number of entries of every account, by id.
         """
-        heads = dict(self._confirmation().heads)
+        heads = dict(self.confirm().heads)
         return sum(
             account_id not in heads or heads[account_id].size < size
             for account_id, size in sizes.items()
@@ -328,7 +336,7 @@ class Heads:
                 differ.
             OSError: heads cannot be written; the next call writes the missing heads.
         """
-        confirmed = self._confirmation()
+        confirmed = self.confirm()
         with self._lock:
             with self._database.read() as session:
                 sizes = tables.sizes(session)
@@ -358,17 +366,6 @@ class Heads:
                 head = replace(head, erasures=len(_explained(session, until=size)))
         confirmed.folder.write(head, confirmed.signer.sign(head))
         return head
-
-    def _confirmation(self) -> "_Confirmed":
-        if self._rewound is not None:
-            raise self._rewound
-        confirmed = self._confirmed
-        if confirmed is None:
-            with self._lock:
-                confirmed = self._confirmed
-                if confirmed is None:
-                    confirmed = self._confirmed = self._compare()
-        return confirmed
 
     def _compare(self) -> "_Confirmed":
         """Compares with the heads of pinned signers. The first key is made where no

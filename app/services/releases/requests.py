@@ -56,14 +56,15 @@ def submit(
             raise planned
         asked.confirm(locked.session, authorized.principal, named)
         parts = locked.confirmed(planned.parts)
+        # a request for a quote alone has neither name nor purpose
+        purpose = getattr(asked.body, "purpose", None)
         job = Job(
             kind=asked.kind,
             dataset=parts[0].asked.dataset,
             parts=parts,
             work=dict(planned.work),
-            # a request for a quote alone has neither
             name=getattr(asked.body, "name", None),
-            purpose=getattr(asked.body, "purpose", None),
+            stated={} if purpose is None else {"purpose": purpose},
             algorithm=planned.algorithm,
             n_trees=planned.n_trees,
         )

@@ -251,14 +251,13 @@ class PricedPart:
     asked: AskedPart
     event: Event
 
-    def with_uploads(self, uploads: Sequence[str]) -> "PricedPart":
-        """The part, with the uploads that the dataset has by now."""
+    def as_charged(self, uploads: Sequence[str]) -> "PricedPart":
+        """The part, with the uploads that the dataset has by now, and with the scope
+        that the job is charged for now.
+        """
         source = replace(self.asked.source, uploads=uploads)
-        return replace(self, asked=replace(self.asked, source=source))
-
-    def with_resolved_scope(self) -> "PricedPart":
-        """The part, with the scope that the job would be charged for now."""
-        return replace(self, asked=replace(self.asked, scope=self.asked.resolved_scope))
+        scope = source.dataset.narrowed(self.asked.scope, uploads)
+        return replace(self, asked=replace(self.asked, source=source, scope=scope))
 
 
 def ask_part(

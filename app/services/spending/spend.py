@@ -17,9 +17,9 @@ A part of a job is asked and priced (:mod:`app.services.spending.asked`), reserv
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cache
 from typing import Any
@@ -71,8 +71,8 @@ class Job:
             names the parts.
         work: the child's instructions besides rows and schemas, in JSON form.
         name: the client's name for the output.
-        purpose: the reason that the submitter states, which every entry of the job
-            repeats.
+        stated: the ``purpose`` of the submitter, if there is one, as the entries and
+            the row of the job store it.
         algorithm: the algorithm of a training job.
         n_trees: number of trees, the unit of progress; 0 where no tree grows.
     """
@@ -82,14 +82,9 @@ class Job:
     parts: Sequence[PricedPart]
     work: dict[str, Any]
     name: str | None = None
-    purpose: str | None = None
+    stated: Mapping[str, Any] = field(default_factory=dict)
     algorithm: str | None = None
     n_trees: int = 0
-
-    @property
-    def stated(self) -> dict[str, Any]:
-        """The purpose, if there is one, as the entries and the row of the job store it."""
-        return {} if self.purpose is None else {"purpose": self.purpose}
 
 
 @dataclass
@@ -222,11 +217,14 @@ class Authorized:
                 request, route=route.format(dataset=self.sources[0].dataset.id)
             )
         lock_rows(session, (DatasetRow.id, dataset_ids), (AccountRow.id, dataset_ids))
-        identity = dict(
-            zip(("principal", "route", "key"), request.identity, strict=True)
-        )
+        asked = {
+            "dataset_ids": dataset_ids,
+            "principal": request.principal,
+            "route": request.route,
+            "key": request.key,
+        }
         query = _locked(opened.installation.database.dialect)
-        rows = session.execute(query, {"dataset_ids": dataset_ids, **identity}).all()
+        rows = session.execute(query, asked).all()
         first = rows[0]
         earlier = idempotency.answer_of(first.AnswerRow, request)
         if earlier is not None:
@@ -242,6 +240,7 @@ class Authorized:
         ]
         with_uploads = replace(self, sources=sources)
         return Locked(
+            session,
             with_uploads,
             request,
             now,
@@ -256,6 +255,7 @@ class Locked:
     reads changes until its commit.
 
     Attributes:
+        session: of the transaction.
         authorized: the caller, and the datasets with the uploads that exist.
         request: with the route under which its idempotency key is stored.
         now: the time of the transaction.
@@ -263,16 +263,12 @@ class Locked:
         has_webhooks: whether anybody listens.
     """
 
+    session: Session
     authorized: Authorized
     request: IdempotentRequest
     now: datetime
     n_unfinished: int
     has_webhooks: bool
-
-    @property
-    def session(self) -> Session:
-        """The session of the transaction."""
-        return self.authorized.opened.session
 
     def confirmed(self, planned: Sequence[PricedPart]) -> list[PricedPart]:
         """Parts that were planned before the locks, with the uploads that exist under
@@ -294,7 +290,7 @@ class Locked:
                 raise Unavailable(
                     "the dataset changed while the job was planned; nothing was charged"
                 )
-            parts.append(part.with_uploads(present_source.uploads))
+            parts.append(part.as_charged(present_source.uploads))
         return parts
 
     def accept(self, job: Job) -> Answer:
@@ -318,13 +314,15 @@ class Locked:
                 "unfinished jobs of this key", retry_after_s=limits.FULL_QUEUE_RETRY_S
             )
         job_id, key_id = stamps.new(stamps.JOB), self.authorized.principal.key_id
-        parts = [part.with_resolved_scope() for part in job.parts]
-        new_reservations = [_reservation(job, part, job_id=job_id) for part in parts]
+        new_reservations = [
+            _reservation(job, part, job_id=job_id) for part in job.parts
+        ]
         judged = reservations.judge(self.session, new_reservations, actor=key_id)
         if judged.excess:
             self._require_few_waiting()
         stored = [
-            _stored(*pair) for pair in zip(parts, judged.reservation_ids, strict=True)
+            _stored(*pair)
+            for pair in zip(job.parts, judged.reservation_ids, strict=True)
         ]
         row = _row(
             job,
@@ -436,7 +434,7 @@ def _stored(part: PricedPart, reservation_id: str) -> JobPart:
         dataset_name=asked.dataset.name,
         scope=asked.scope.to_json(),
         epochs=asked.dataset.uploads_in(asked.scope, asked.source.uploads),
-        price=asked.price.model_dump(),
+        price=asked.terms.stated(asked.amount),
         reservation_id=reservation_id,
         label=asked.label,
     )

@@ -213,9 +213,16 @@ class Encoding:
                 whatever ``n_bins`` is.
         """
         assert 2 <= n_bins <= MAX_BINS
-        return cls.with_edges(
-            schema, tuple(_edges(feature, n_bins) for feature in schema.features)
-        )
+        edges: list[NDArray[np.float64] | None] = []
+        for feature in schema.features:
+            if feature.is_categorical:
+                edges.append(None)
+                continue
+            is_whole = feature.type != "numeric"
+            edges.append(
+                _number_edges(feature.lower, feature.upper, n_bins, whole=is_whole)
+            )
+        return cls.with_edges(schema, tuple(edges))
 
     @classmethod
     def with_edges(
@@ -227,10 +234,13 @@ class Encoding:
             schema: public columns.
             edges: as the attribute; at most :data:`MAX_BINS` − 1 per feature.
         """
-        n_codes = [
-            _n_codes(feature, feature_edges)
-            for feature, feature_edges in zip(schema.features, edges, strict=True)
-        ]
+        n_codes = []
+        for feature, feature_edges in zip(schema.features, edges, strict=True):
+            n_extra = 1 + feature.missing
+            if feature_edges is None:
+                n_codes.append(min(len(feature.categories) + n_extra, 256))
+            else:
+                n_codes.append(len(feature_edges) + n_extra)
         return cls(schema, edges, np.array(n_codes, dtype=np.int32))
 
     def paired(self, pairs: tuple[Pair, ...]) -> Encoding:
@@ -360,12 +370,6 @@ def _rule(
     )
 
 
-def _n_codes(feature: Feature, edges: NDArray[np.float64] | None) -> int:
-    if edges is None:
-        return min(len(feature.categories) + 1 + feature.missing, 256)
-    return len(edges) + 1 + feature.missing
-
-
 def _cuts(feature: Feature, n_codes: int, *, is_binned: bool) -> tuple[list[int], bool]:
     """Thresholds (or values, if one-against-rest) that leave neither side empty."""
     if is_binned:
@@ -388,14 +392,6 @@ def _cuts(feature: Feature, n_codes: int, *, is_binned: bool) -> tuple[list[int]
         # kept. One value has no split.
         values = values[:-1]
     return values, True
-
-
-def _edges(feature: Feature, n_bins: int) -> NDArray[np.float64] | None:
-    if feature.is_categorical:
-        return None
-    return _number_edges(
-        feature.lower, feature.upper, n_bins, whole=feature.type != "numeric"
-    )
 
 
 @lru_cache(maxsize=4096)
