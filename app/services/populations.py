@@ -1,29 +1,22 @@
-"""Serves ``/populations``: opens and shows populations, and makes datasets members of
-them.
-"""
+"""Serves ``/populations``: opens and shows populations."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from datetime import datetime
 
 from sqlalchemy.orm import Session
 
 from app.access.grants import Principal, Role
 from app.access.idempotency import Answer, IdempotentRequest, once
 from app.core import stamps
-from app.core.errors import NameTaken
 from app.datasets import catalog
 from app.datasets.catalog import NamedDataset
 from app.ledger import control, populations, statements
 from app.ledger.admission import Population
 from app.ledger.populations import NewPopulation
 from app.ledger.statements import Limit
-from app.ledger.tables import AccountRow, EntryKind, PopulationRow
-from app.registry import models
+from app.ledger.tables import EntryKind, PopulationRow
 from app.services.authorization import write_as
 from app.services.guarantees import of_large_amount, population_guarantee
 from app.services.installation import Installation
-from app.services.jobs import notices
 from app.services.ledger.balances import (
     Account,
     balance_of_population,
@@ -109,70 +102,6 @@ def show_population(
         return population_out(
             session, visible_population(session, principal, reference)
         )
-
-
-def join(
-    session: Session,
-    principal: Principal,
-    dataset_id: str,
-    *,
-    population: str,
-    at: datetime,
-) -> str:
-    """Makes a dataset a member in the caller's transaction. A new name opens a
-    population with the dataset's budget.
-
-    Returns the population's name. From then on, the cards of earlier releases name the
-    population, too. Webhooks are told before the acts are recorded, because the control
-    chain is locked last.
-    """
-    existing, opened = populations.find(session, population), None
-    if existing is None:
-        with suppress(NameTaken):  # another request opened it in between
-            opened = populations.open_with_budget_of(
-                session, dataset_id, name=population, by=principal.key_id, at=at
-            )
-        existing = populations.find(session, population)
-    row = populations.require_visible(
-        existing, key_id=principal.key_id, sees_all=principal.is_admin
-    )
-    entry = populations.join(session, row.id, dataset_id, actor=principal.key_id, at=at)
-    models.put_population(session, dataset_id, row.name)
-    notices.budgets_changed(session, [dataset_id], at=at)
-    if opened is not None:
-        control.record(
-            session,
-            EntryKind.POPULATION_OPENED,
-            actor=principal.key_id,
-            population=row.id,
-        )
-    if entry is not None:
-        facts = {
-            "population": row.id,
-            "dataset": dataset_id,
-            "sequence": entry.sequence,
-        }
-        control.record(
-            session, EntryKind.POPULATION_JOINED, actor=principal.key_id, **facts
-        )
-    return row.name
-
-
-def with_new_member(
-    session: Session, principal: Principal, account: AccountRow, *, population: str
-) -> tuple[str, Population | None]:
-    """The name of the population that an account would join, and its totals then,
-    unless it would be opened. Only reads; raises what
-    :func:`app.ledger.populations.require_visible` and
-    :func:`app.ledger.populations.with_new_member` raise.
-    """
-    existing = populations.find(session, population)
-    if existing is not None:
-        populations.require_visible(
-            existing, key_id=principal.key_id, sees_all=principal.is_admin
-        )
-    totals = populations.with_new_member(session, existing, account)
-    return population if existing is None else existing.name, totals
 
 
 def population_out(session: Session, row: PopulationRow) -> PopulationOut:

@@ -28,12 +28,9 @@ from app.ledger import control
 from app.ledger.tables import EntryKind
 from app.services.datasets import change, upload
 from app.services.datasets.change import change_columns
-from app.services.datasets.declare import (
-    check_declaration,
-    join_population,
-    register_dataset,
-)
+from app.services.datasets.declare import check_declaration, register_dataset
 from app.services.datasets.erase import delete_dataset, erase_upload
+from app.services.datasets.membership import join_population
 from app.services.datasets.show import columns_etag, show_dataset
 from app.services.ledger.audit import export_acts
 from app.services.ledger.external import charge_external

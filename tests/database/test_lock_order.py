@@ -17,8 +17,9 @@ from sqlalchemy import select
 from app.core import stamps
 from app.ledger import control, populations, reservations
 from app.ledger import reservations as ledger
-from app.services.datasets.declare import join_population, register_dataset
+from app.services.datasets.declare import register_dataset
 from app.services.datasets.erase import delete_dataset, end_jobs, mark_deleted
+from app.services.datasets.membership import join_population
 from app.services.datasets.show import show_dataset
 from app.services.execution import charge
 from app.services.jobs import show_jobs

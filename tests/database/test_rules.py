@@ -12,7 +12,7 @@ from app.core.errors import BudgetExceeded, Frozen, InvalidRequest, QuotaExceede
 from app.jobs.states import JobState
 from app.ledger import tables
 from app.services.dataset_rules import show_rules
-from app.services.datasets.declare import join_population
+from app.services.datasets.membership import join_population
 from app.services.execution import charge, run_job
 from app.services.jobs import show_jobs
 from app.services.jobs.show_jobs import cancel_job

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from app.cli.main import app as grovekeeper
 from app.core import processes
-from app.services.datasets.declare import read_partitions
+from app.services.datasets.declaration_rules import read_partitions
 from app.wire.datasets import DatasetIn
 from grovekeeper_client.settings import ADMIN_KEY_FILE
 from grovekeeper_forests.data.schema import Schema

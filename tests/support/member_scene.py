@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from app.access.idempotency import Answer, IdempotentRequest
 from app.jobs import queue
-from app.services.datasets.declare import join_population
+from app.services.datasets.membership import join_population
 from app.services.jobs import show_jobs
 from app.services.ledger import history
 from app.services.ledger.balances import change_cap

@@ -43,8 +43,8 @@ from app.services import attention, keys, populations
 from app.services.authorization import has_role, require_role
 from app.services.dataset_rules import change_rules, show_rules
 from app.services.datasets import show
-from app.services.datasets.declare import join_population
 from app.services.datasets.erase import IF_UNREAD, STAYS, delete_dataset, erase_upload
+from app.services.datasets.membership import join_population
 from app.services.datasets.upload import UploadTerms
 from app.services.ledger import balances, spend_history
 from app.services.pagination import PageRequest

@@ -23,7 +23,7 @@ from app.core.errors import (
     TooLarge,
 )
 from app.services import populations
-from app.services.datasets import declare, unit_erasure
+from app.services.datasets import membership, unit_erasure
 from app.wire.datasets import DatasetOut
 from app.wire.populations import (
     JoinIn,
@@ -55,7 +55,7 @@ def join_population(by: By, dataset: str, body: JoinIn) -> DatasetOut:
     """State that the rows are about the people of a population. From then on its cap
     applies, too, for good.
     """
-    return declare.join_population(*by, dataset, population=body.population)
+    return membership.join_population(*by, dataset, population=body.population)
 
 
 population_routes = APIRouter(

@@ -28,12 +28,8 @@ from app.datasets.catalog import Dataset, DatasetRow
 from app.ledger import control, populations, tables
 from app.ledger.tables import EntryKind
 from app.services.authorization import authorized_dataset, write_as
-from app.services.datasets.declare import (
-    checked_columns,
-    read_partitions,
-    same_columns,
-    with_warnings,
-)
+from app.services.datasets.declaration_rules import checked_columns, read_partitions
+from app.services.datasets.declare import same_columns, with_warnings
 from app.services.datasets.show import columns_etag, dataset_out
 from app.services.installation import Installation
 from app.wire.datasets import (

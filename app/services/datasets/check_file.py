@@ -32,7 +32,7 @@ from app.datasets.upload_bodies import (
     Dialect,
     whole_file_problem,
 )
-from app.services.datasets.declare import read_partitions
+from app.services.datasets.declaration_rules import read_partitions
 from app.services.datasets.upload import UploadTerms, unread_columns
 from app.wire.datasets import DatasetIn
 from grovekeeper_forests.data.schema import Schema

@@ -1,11 +1,10 @@
-"""Declares datasets, checks declarations, and makes datasets members of populations.
+"""Declares datasets and checks declarations.
 
 A budget survives its dataset: the name of an erased dataset leads to its account
 (:func:`take_up`).
 """
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Self
@@ -13,7 +12,7 @@ from typing import Any, Self
 from sqlalchemy.orm import Session
 
 from app.access import grants
-from app.access.grants import MANAGE_DATASET, Principal, Role
+from app.access.grants import Principal, Role
 from app.access.idempotency import Answer, IdempotentRequest, once
 from app.core import limits, stamps
 from app.core.errors import (
@@ -21,17 +20,21 @@ from app.core.errors import (
     InvalidRequest,
     NameTaken,
     SameSubmitter,
-    field_problem,
 )
 from app.core.sealed_files import DataKey, StorageKeys
 from app.datasets import catalog, unit_names
-from app.datasets.catalog import PROTECTS_LABEL, Dataset, DatasetRow
+from app.datasets.catalog import Dataset, DatasetRow
 from app.ledger import accounts, control, statements
 from app.ledger.populations import find as find_population
 from app.ledger.statements import Limit
 from app.ledger.tables import EntryKind
-from app.services import populations
-from app.services.authorization import authorized_dataset, refreshed, write_as
+from app.services.authorization import refreshed, write_as
+from app.services.datasets import membership
+from app.services.datasets.declaration_rules import (
+    checked_columns,
+    read_partitions,
+    two_significant_digits,
+)
 from app.services.datasets.show import dataset_out, declared_out
 from app.services.guarantees import guarantee_of
 from app.services.installation import Installation
@@ -40,27 +43,14 @@ from app.wire.datasets import (
     DatasetIn,
     DatasetOut,
     DeclarationOut,
-    LabelIn,
-    PartitionIn,
     PrivacyUnitIn,
 )
 from grovekeeper_forests import amounts
-from grovekeeper_forests import limits as forest_limits
 from grovekeeper_forests.data.schema import (
-    Feature,
     Schema,
-    column_name_problem,
-    composed,
-    value_list_problem,
 )
 from grovekeeper_forests.privacy.accountants import Amount
 from grovekeeper_forests.privacy.partitions import (
-    MISSING_CELL,
-    OTHER_CELL,
-    ColumnPartition,
-    EpochPartition,
-    HashPartition,
-    Partition,
     Partitions,
 )
 
@@ -68,18 +58,6 @@ _NO_VISIBILITY = (
     "no value: leave it out. The forests without privacy, for tables that everybody has, are in "
     "research/papers/forests of the source code"
 )
-
-_FIELDS = {
-    "hash": ("cells",),
-    "column": ("column", "categories", "sizes"),
-    "epoch": ("how",),
-}
-_REQUIRED = {"hash": "cells", "column": "column", "epoch": "how"}
-_READABLE = (
-    "a text with a visible character, without marks that turn the direction of the text"
-)
-_OBEYED = re.compile("[\u2028\u2029\u202a-\u202e\u2066-\u2069]")
-"""Line separators, and marks that reverse the direction of a text."""
 
 
 def register_dataset(
@@ -158,22 +136,6 @@ def check_declaration(
     return DeclarationOut(**{name: facts[name] for name in DeclarationOut.model_fields})
 
 
-def join_population(
-    installation: Installation, principal: Principal, reference: str, *, population: str
-) -> DatasetOut:
-    """Makes a dataset a member of a population, for good, on the owner's public
-    statement.
-    """
-    with write_as(installation, principal) as (session, principal):
-        dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
-        locked = catalog.locked(session, dataset.id).living()
-        at = installation.database.now(session)
-        locked.row.population = populations.join(
-            session, principal, dataset.id, population=population, at=at
-        )
-        return dataset_out(session, locked, principal)
-
-
 @dataclass(frozen=True)
 class _Declared:
     """A stored declaration, further details of its act in the control chain, and
@@ -241,7 +203,7 @@ class _Checked:
         act, warnings = take_up(session, principal, dataset, self.declaration)
         named = self.declaration.population
         if named is not None:
-            dataset.row.population = populations.join(
+            dataset.row.population = membership.join(
                 session, principal, dataset.id, population=named, at=at
             )
         return _Declared(
@@ -253,7 +215,7 @@ class _Checked:
     ) -> dict[str, Any]:
         """What :meth:`declared` would store under a name that no dataset ever had;
         raises what :func:`app.datasets.catalog.require_free` and
-        :func:`app.services.populations.with_new_member` raise.
+        :func:`app.services.datasets.membership.with_new_member` raise.
         """
         dataset = Dataset(self._row(keys, declared_by=principal.key_id, at=at))
         catalog.require_free(session, dataset.name)
@@ -261,7 +223,7 @@ class _Checked:
         totals = None
         named = self.declaration.population
         if named is not None:
-            dataset.row.population, totals = populations.with_new_member(
+            dataset.row.population, totals = membership.with_new_member(
                 session, principal, account, population=named
             )
         highest = Limit(Amount(account.accountant, self.cap), account.split_delta)
@@ -315,33 +277,6 @@ class _Checked:
         )
 
 
-def checked_columns(declaration: DatasetIn) -> tuple[Schema, list[FieldProblem]]:
-    """The columns of a declaration, and each rule that they break by themselves or
-    beside the privacy unit and the partitions.
-    """
-    schema = Schema.unchecked(declaration.schema_.model_dump(exclude_none=True))
-    return schema, [
-        *map(field_problem, schema.problems(is_list=bool(declaration.schema_.labels))),
-        *_alike_names(declaration),
-        *_misread_texts(declaration),
-        *_protected_numbers(declaration, schema),
-        *_unit_problems(declaration),
-        *partition_problems(
-            declaration.partitions, schema, unit_column=declaration.privacy_unit.column
-        ),
-    ]
-
-
-def _protected_numbers(declaration: DatasetIn, schema: Schema) -> list[FieldProblem]:
-    """An account that protects labels is proven for classes. A number that changes moves
-    a sum by twice what an added row adds, in one cell: more than two cells by one each.
-    """
-    is_number = any(label.is_number for label in schema.labels)
-    if declaration.protects == PROTECTS_LABEL and is_number:
-        return [FieldProblem("/protects", "not-for-numbers", accepted=("row",))]
-    return []
-
-
 def _stored_unit(unit: PrivacyUnitIn) -> dict[str, object]:
     """The privacy unit as the opening entry fixes it. A unit column that is declared
     without a form is text.
@@ -350,184 +285,6 @@ def _stored_unit(unit: PrivacyUnitIn) -> dict[str, object]:
     if unit.column is not None:
         stored["form"] = unit.form or unit_names.TEXT
     return stored
-
-
-def _unit_problems(declaration: DatasetIn) -> list[FieldProblem]:
-    """The unit column is neither a feature nor the label: it is not learned from and
-    not predicted.
-    """
-    unit = declaration.privacy_unit
-    if unit.column is None:
-        problems = []
-        if unit.max_rows != 1:
-            problems.append(
-                FieldProblem("/privacy_unit/max_rows", "needs-a-unit-column")
-            )
-        if unit.form is not None:
-            problems.append(FieldProblem("/privacy_unit/form", "needs-a-unit-column"))
-        return problems
-    problem = column_name_problem(unit.column)
-    names = {name for at, name in _columns(declaration) if at.startswith("/schema/")}
-    if unit.column in names:
-        problem = "not-distinct"
-    if problem is None:
-        return []
-    return [FieldProblem("/privacy_unit/column", problem)]
-
-
-def read_partitions(
-    declared: Sequence[PartitionIn], schema: Schema, *, unit_column: str | None
-) -> Partitions:
-    """Reads the partitions of a declaration.
-
-    Args:
-        schema: the schema of the declaration; a column partition may name one of its
-            categorical features.
-        unit_column: the unit column of the declaration; no partition may use this
-            column.
-
-    Raises:
-        InvalidRequest: with a pointer below ``/partitions`` and a slug for every broken
-            rule.
-    """
-    if problems := partition_problems(declared, schema, unit_column=unit_column):
-        raise InvalidRequest(problems)
-    return Partitions(tuple(_read(partition, schema) for partition in declared))
-
-
-def partition_problems(
-    declared: Sequence[PartitionIn], schema: Schema, *, unit_column: str | None
-) -> list[FieldProblem]:
-    """The rules that partitions break; see :func:`read_partitions`."""
-    problems = []
-    for index, partition in enumerate(declared):
-        earlier = declared[:index]
-        for name, problem in _problems(partition, earlier, schema, unit_column):
-            problems.append(FieldProblem(f"/partitions/{index}/{name}", problem))
-    return problems
-
-
-def _problems(
-    partition: PartitionIn,
-    earlier: Sequence[PartitionIn],
-    schema: Schema,
-    unit_column: str | None,
-) -> Iterator[tuple[str, str]]:
-    if partition.name in (other.name for other in earlier):
-        yield "name", "not-distinct"
-    of_other_kinds = set[str]().union(*_FIELDS.values()) - set(_FIELDS[partition.kind])
-    for name in sorted(of_other_kinds):
-        if getattr(partition, name) is not None:
-            yield name, f"not-for-{partition.kind}"
-    required = _REQUIRED[partition.kind]
-    if getattr(partition, required) is None:
-        yield required, "required"
-    elif partition.kind == "column":
-        labels = [label.name for label in schema.labels]
-        taken = [*labels, unit_column, *(other.column for other in earlier)]
-        yield from _column_problems(partition, schema, taken)
-    elif partition.kind == "epoch":
-        if any(other.kind == "epoch" for other in earlier):
-            yield "kind", "not-distinct"
-        problem = value_list_problem([partition.how or ""], smallest=1, largest=1)
-        if problem:
-            yield "how", problem
-
-
-def _column_problems(
-    partition: PartitionIn, schema: Schema, taken: Sequence[str | None]
-) -> Iterator[tuple[str, str]]:
-    name = partition.column or ""
-    problem = "not-distinct" if name in taken else column_name_problem(name)
-    if problem:
-        yield "column", problem
-        return
-    feature = _feature(partition, schema)
-    if feature is None and partition.categories is None:
-        yield "categories", "required"
-        return
-    if feature is None:
-        problem = value_list_problem(
-            partition.categories or (), smallest=1, largest=forest_limits.MAX_CATEGORIES
-        )
-        at = "categories"
-        categories = tuple(partition.categories or ())
-    else:
-        problem = None if feature.is_categorical else "not-categorical"
-        at = "column"
-        categories = feature.categories
-        if partition.categories is not None:
-            yield "categories", "not-for-a-feature"
-    if problem is None and {OTHER_CELL, MISSING_CELL} & set(categories):
-        problem = "reserved-cell"
-    if problem:
-        yield at, problem
-    elif partition.sizes is not None:
-        yield from _size_problems(partition, _read_column(partition, schema))
-
-
-def _size_problems(
-    partition: PartitionIn, column: ColumnPartition
-) -> Iterator[tuple[str, str]]:
-    sized = [size.cell for size in partition.sizes or ()]
-    if sorted(sized) != sorted(column.listed_cells):
-        yield "sizes", "not-the-cells"
-    elif not any(size.rows for size in partition.sizes or ()):
-        yield "sizes", "not-positive"
-
-
-def _read(partition: PartitionIn, schema: Schema) -> Partition:
-    if partition.kind == "hash":
-        return HashPartition(partition.name, partition.cells or 0)
-    if partition.kind == "epoch":
-        return EpochPartition(partition.name, partition.how or "")
-    column = _read_column(partition, schema)
-    if partition.sizes is None:
-        return column
-    rows = {size.cell: two_significant_digits(size.rows) for size in partition.sizes}
-    sizes = tuple(rows[cell] for cell in column.listed_cells)
-    return ColumnPartition(
-        column.name,
-        column.column,
-        column.is_feature,
-        column.categories,
-        has_missing=column.has_missing,
-        sizes=sizes,
-    )
-
-
-def _read_column(partition: PartitionIn, schema: Schema) -> ColumnPartition:
-    """A column partition without its sizes. An additional column always has a MISSING
-    cell, for empty values.
-    """
-    name = partition.column or ""
-    feature = _feature(partition, schema)
-    if feature is None:
-        return ColumnPartition(
-            partition.name,
-            name,
-            False,
-            tuple(partition.categories or ()),
-            has_missing=True,
-        )
-    return ColumnPartition(
-        partition.name, name, True, feature.categories, has_missing=feature.missing
-    )
-
-
-def _feature(partition: PartitionIn, schema: Schema) -> Feature | None:
-    return next(
-        (feature for feature in schema.features if feature.name == partition.column),
-        None,
-    )
-
-
-def two_significant_digits(size: int) -> int:
-    """A declared size rounded to two significant digits, half up; below 100 as it was
-    declared. No row is counted.
-    """
-    scale: int = 10 ** max(len(str(size)) - 2, 0)
-    return (2 * size + scale) // (2 * scale) * scale
 
 
 def take_up(
@@ -619,83 +376,3 @@ def same_columns(session: Session, principal: Principal, dataset: Dataset) -> li
 def with_warnings(shown: DatasetOut, warnings: Sequence[str]) -> DatasetOut:
     """The facts of a dataset, with further warnings for the owner who asked."""
     return shown.model_copy(update={"warnings": [*shown.warnings, *warnings]})
-
-
-def _alike_names(declaration: DatasetIn) -> list[FieldProblem]:
-    """A problem for each column whose name has other characters than an earlier name,
-    and looks the same.
-
-    Equal names are the subject of other rules: a partition may name a feature, and no
-    other two columns may be equal.
-    """
-    seen: dict[str, str] = {}
-    return [
-        FieldProblem(at, "not-distinct")
-        for at, name in _columns(declaration)
-        if seen.setdefault(_look(name), name) != name
-    ]
-
-
-def _misread_texts(declaration: DatasetIn) -> list[FieldProblem]:
-    """Texts that a person reads wrong. New declarations have none; earlier declarations
-    stay readable.
-    """
-    problems = []
-    for pointer, texts in _texts(declaration):
-        if "".join(texts).isascii():
-            continue
-        problem = None
-        accepted = _READABLE
-        if any(map(_OBEYED.search, texts)):
-            problem = "control-character"
-        elif any(text and not _look(text) for text in texts):
-            problem = "not-visible"
-        elif any(text.startswith("\ufeff") for text in texts):
-            # a byte order mark, which readers of a file drop from its first name
-            problem = "not-visible"
-        elif len(set(map(_look, texts))) < len(set(texts)):
-            problem = "not-distinct"
-            accepted = "texts that look different"
-        if problem is not None:
-            problems.append(FieldProblem(pointer, problem, accepted=(accepted,)))
-    return problems
-
-
-def _look(text: str) -> str:
-    """What two texts have in common that look the same: Unicode's composed form without
-    invisible signs.
-    """
-    return composed(unit_names.without_invisible(text))
-
-
-def _texts(declaration: DatasetIn) -> Iterator[tuple[str, Sequence[str]]]:
-    """Each name of a column, and each list of categories or classes, with its place."""
-    yield from ((at, [name]) for at, name in _columns(declaration))
-    for index, feature in enumerate(declaration.schema_.features):
-        yield f"/schema/features/{index}/categories", feature.categories or ()
-    for at, label in _labels(declaration):
-        yield f"{at}/classes", label.classes or ()
-    yield "/schema/missing_values", declaration.schema_.missing_values or ()
-    for index, partition in enumerate(declaration.partitions):
-        yield f"/partitions/{index}/categories", partition.categories or ()
-
-
-def _labels(declaration: DatasetIn) -> Iterator[tuple[str, LabelIn]]:
-    """The labels with their places."""
-    schema = declaration.schema_
-    if schema.label is not None:
-        yield "/schema/label", schema.label
-    for index, label in enumerate(schema.labels or ()):
-        yield f"/schema/labels/{index}", label
-
-
-def _columns(declaration: DatasetIn) -> Iterator[tuple[str, str]]:
-    for index, feature in enumerate(declaration.schema_.features):
-        yield f"/schema/features/{index}/name", feature.name
-    for at, label in _labels(declaration):
-        yield f"{at}/name", label.name
-    if declaration.privacy_unit.column is not None:
-        yield "/privacy_unit/column", declaration.privacy_unit.column
-    for index, partition in enumerate(declaration.partitions):
-        if partition.column is not None:
-            yield f"/partitions/{index}/column", partition.column

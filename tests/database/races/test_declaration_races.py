@@ -25,8 +25,9 @@ from app.datasets.upload_bodies import BodyForm
 from app.ledger import control
 from app.ledger.tables import EntryKind
 from app.services.datasets.change import change_columns
-from app.services.datasets.declare import join_population, register_dataset
+from app.services.datasets.declare import register_dataset
 from app.services.datasets.erase import delete_dataset
+from app.services.datasets.membership import join_population
 from app.services.datasets.show import show_dataset
 from app.services.datasets.upload import SpooledBody, UploadTerms, upload_rows
 from app.services.installation import Installation

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.services.datasets.check_file import OwnersFile, check_file
-from app.services.datasets.declare import read_partitions
+from app.services.datasets.declaration_rules import read_partitions
 from app.wire.datasets import DatasetIn
 from grovekeeper_client.dummies import NOTE, DummyRows, declaration_like, not_alike
 from grovekeeper_client.uploads import headers_of

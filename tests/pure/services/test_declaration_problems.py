@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from app.api.problems import invalid_request
 from app.core.errors import InvalidRequest
-from app.services.datasets import declare
+from app.services.datasets import declaration_rules, declare
 from app.wire.datasets import DatasetIn
 from grovekeeper_forests import limits as forest_limits
 
@@ -109,7 +109,7 @@ def test_no_name_begins_with_a_byte_order_mark() -> None:
     features = [FEATURES[0] | {"name": "\ufeffage"}, FEATURES[1]]
     label = {"name": "income", "classes": ["low", "high"]}
     value = _declaration(schema={"features": features, "label": label})
-    _, problems = declare.checked_columns(DatasetIn.model_validate(value))
+    _, problems = declaration_rules.checked_columns(DatasetIn.model_validate(value))
     assert [(problem.at, problem.problem) for problem in problems] == [
         ("/schema/features/0/name", "not-visible")
     ]
