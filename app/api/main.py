@@ -92,9 +92,9 @@ def create_app(settings: Settings) -> Application:
     """
     installation = Installation.open(settings, pool_size=sum(THREADS.values()))
     app = _application()
-    app.servers = (
-        [] if settings.path_prefix is None else [{"url": settings.path_prefix}]
-    )
+    app.servers = []
+    if settings.path_prefix is not None:
+        app.servers = [{"url": settings.path_prefix}]
     app.state.installation = installation
     app.state.security_contact = settings.security_contact
     app.state.provider = provider = IdentityProvider.of(settings)

@@ -342,9 +342,10 @@ class EveryRequest:
             self._metrics.durations.add(_MEASURED_AS[route], took_ns / 1e9)
         principal: Principal | None = scope["state"].get("principal")
         key_id = None if principal is None else principal.key_id
-        level = (
-            logging.DEBUG if method in _READS or route in _PREDICTIONS else logging.INFO
-        )
+        if method in _READS or route in _PREDICTIONS:
+            level = logging.DEBUG
+        else:
+            level = logging.INFO
         if _log.isEnabledFor(level):
             request_id = scope["state"]["request_id"]
             fields = {
@@ -459,9 +460,10 @@ class EveryRequest:
             return
         prediction = prediction_of(scope)
         principal = None if prediction is None else self._authentication.known(scope)
-        client.key_id = (
-            self._authentication.seen(scope) if principal is None else principal.key_id
-        )
+        if principal is None:
+            client.key_id = self._authentication.seen(scope)
+        else:
+            client.key_id = principal.key_id
         if client.key_id is None:
             principal = await self._authentication.principal(scope)
             client.key_id = principal.key_id

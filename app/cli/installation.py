@@ -163,11 +163,10 @@ def serve(
         from app.cli.serve import serve as run
 
     def announce(url: str) -> None:
-        line = (
-            json.dumps({"ready": url})
-            if call.as_json
-            else f"Grovekeeper is ready at {url}"
-        )
+        if call.as_json:
+            line = json.dumps({"ready": url})
+        else:
+            line = f"Grovekeeper is ready at {url}"
         print(line, flush=True)
 
     run(call.settings(workers=workers, **vars(work)), announce=announce)

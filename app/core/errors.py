@@ -45,11 +45,9 @@ class RoleMissing(GrovekeeperError):
     is_global: bool = False
 
     def __str__(self) -> str:
-        giver = (
-            "an admin can give it"
-            if self.is_global
-            else "an owner of the dataset, or an admin, can grant it"
-        )
+        giver = "an owner of the dataset, or an admin, can grant it"
+        if self.is_global:
+            giver = "an admin can give it"
         needed = " or ".join(self.needed)
         if self.needed != ["admin"]:
             needed += ", or a role that includes it"

@@ -97,11 +97,9 @@ def _number_text(number: Decimal) -> str:
     assert isinstance(exponent, int)
     significant = "".join(map(str, digits)).lstrip("0")
     shortest = significant.rstrip("0")
-    return (
-        f"{'-' * sign}{shortest}e{exponent + len(significant) - len(shortest)}"
-        if shortest
-        else "0"
-    )
+    if shortest:
+        return f"{'-' * sign}{shortest}e{exponent + len(significant) - len(shortest)}"
+    return "0"
 
 
 def _is_deeper(value: object, depth: int) -> bool:

@@ -110,11 +110,9 @@ def _read_contact(text: str) -> str:
 
 
 def _read_networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
-    return (
-        ()
-        if text == "none"
-        else tuple(ip_network(word.strip()) for word in text.split(","))
-    )
+    if text == "none":
+        return ()
+    return tuple(ip_network(word.strip()) for word in text.split(","))
 
 
 def _read_roles(text: str) -> dict[str, str]:

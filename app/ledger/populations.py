@@ -122,11 +122,9 @@ def find(session: Session, reference: str) -> PopulationRow | None:
 
 def with_id(session: Session, reference: str) -> PopulationRow | None:
     """A population by id alone."""
-    return (
-        session.get(PopulationRow, reference, populate_existing=True)
-        if stamps.is_reference(reference)
-        else None
-    )
+    if stamps.is_reference(reference):
+        return session.get(PopulationRow, reference, populate_existing=True)
+    return None
 
 
 def page(

@@ -277,11 +277,9 @@ def _read_accounts(session: Session, account_ids: Set[str]) -> _Accounts:
             in_force[row.id] = rules_of(rules_row)
     if account_ids - rows.keys():
         raise NotFound("account")
-    locked = (
-        tables.locked_accounts(session, set(population_ids.values()))
-        if population_ids
-        else {}
-    )
+    locked = {}
+    if population_ids:
+        locked = tables.locked_accounts(session, set(population_ids.values()))
     states = dict[str, State]()
     for row in rows.values():
         state = kept_states.state_of(session, row)
@@ -494,9 +492,9 @@ def _end_reservation(
         raise mismatch(row.id, "reservation")
     reservation.state = end
     new_entry = chain.of_reservation(kind, reservation, actor=actor)
-    locked = (
-        {} if kind is EntryKind.CHARGE else populations.locked_rows(session, [row.id])
-    )
+    locked = {}
+    if kind is not EntryKind.CHARGE:
+        locked = populations.locked_rows(session, [row.id])
     if not locked:
         chain.append(session, row, new_entry)
         return

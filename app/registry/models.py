@@ -195,11 +195,9 @@ def split_address(address: str) -> tuple[str, str] | None:
     Neither an id nor a name contains ``@``, so no address is an id.
     """
     dataset, separator, alias = address.partition("@")
-    return (
-        (dataset, alias)
-        if separator and is_reference(dataset) and is_reference(alias)
-        else None
-    )
+    if separator and is_reference(dataset) and is_reference(alias):
+        return (dataset, alias)
+    return None
 
 
 def datasets_at(session: Session, dataset: str, alias: str) -> list[str]:

@@ -43,11 +43,8 @@ def find(
         query = select(ReleaseRow).where(
             ReleaseRow.id == release_id, ReleaseRow.kind == kind
         )
-        query = (
-            query.with_for_update().execution_options(populate_existing=True)
-            if lock
-            else query
-        )
+        if lock:
+            query = query.with_for_update().execution_options(populate_existing=True)
         row = session.execute(query).scalar_one_or_none()
     if row is None:
         raise NotFound(names.IN_WORDS[kind])

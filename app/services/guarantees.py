@@ -84,11 +84,9 @@ def of_account(session: Session, dataset: Dataset, limit: Limit) -> dict[str, An
     was charged for one.
     """
     guarantee = guarantee_of(dataset, limit)
-    return (
-        _resting_on_attesters(guarantee)
-        if tables.externally_charged(session, [dataset.id])
-        else guarantee
-    )
+    if tables.externally_charged(session, [dataset.id]):
+        return _resting_on_attesters(guarantee)
+    return guarantee
 
 
 def _resting_on_attesters(guarantee: dict[str, Any]) -> dict[str, Any]:

@@ -308,11 +308,9 @@ def _columns_of_one_tensor(
     (tensor,) = inputs
     names = schema.feature_names
     is_column = tensor.shape[1:] == [1] and len(names) > 1
-    return (
-        None
-        if len(tensor.shape) != 2 or tensor.datatype not in _DTYPES or is_column
-        else names
-    )
+    if len(tensor.shape) != 2 or tensor.datatype not in _DTYPES or is_column:
+        return None
+    return names
 
 
 def _n_rows(shape: list[int], n_columns: int, most_rows: int, *, at: str) -> int:
@@ -399,11 +397,9 @@ def _unpacked(content: memoryview, datatype: str, n_elements: int) -> Cells | No
         return None
     numbers = np.frombuffer(content, dtype=dtype)
     if datatype == _BOOLEANS:
-        return (
-            [bool(number) for number in numbers.tolist()]
-            if bytes(content).strip(b"\0\1") == b""
-            else None
-        )
+        if bytes(content).strip(b"\0\1") == b"":
+            return [bool(number) for number in numbers.tolist()]
+        return None
     if n_elements > limits.MAX_CELLS_AT_ONCE:
         return numbers.astype(np.float64)
     # faster for a few

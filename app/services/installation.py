@@ -153,11 +153,9 @@ def open_store(settings: Settings) -> Store:
     """The store of the rows and artifacts of an installation: its home, unless a
     setting names another one.
     """
-    return (
-        Directory(settings.home)
-        if settings.store is None
-        else _object_store(settings, settings.store)
-    )
+    if settings.store is None:
+        return Directory(settings.home)
+    return _object_store(settings, settings.store)
 
 
 def open_heads(settings: Settings) -> Store:

@@ -274,9 +274,9 @@ def _record_made(session: Session, row: KeyRow, *, actor: str) -> None:
 
 def _expiry(row: KeyRow) -> dict[str, str]:
     """The time of expiry as a detail of an act; nothing for a key that does not expire."""
-    return (
-        {} if row.expires_at is None else {"expires_at": stamps.to_text(row.expires_at)}
-    )
+    if row.expires_at is None:
+        return {}
+    return {"expires_at": stamps.to_text(row.expires_at)}
 
 
 def _check_expiry(expires_at: datetime | None, *, at: datetime) -> None:
@@ -472,11 +472,9 @@ def show_grant(
     """
     with installation.database.read() as session:
         dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
-        row = (
-            session.get(GrantRow, (key_id, dataset.id))
-            if is_reference(key_id)
-            else None
-        )
+        row = None
+        if is_reference(key_id):
+            row = session.get(GrantRow, (key_id, dataset.id))
         if row is None:
             raise NotFound("grant")
         at = installation.database.now(session)

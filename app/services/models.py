@@ -388,9 +388,9 @@ def _guarantee(session: Session, dataset_id: str, trained: Any) -> dict[str, Any
     of training.
     """
     account = models.guarantee(session, dataset_id)
-    guarantee = (
-        trained if account is None else guarantees.of_output(trained["adds"], account)
-    )
+    guarantee = trained
+    if account is not None:
+        guarantee = guarantees.of_output(trained["adds"], account)
     return of_population(guarantee, models.population(session, dataset_id))
 
 

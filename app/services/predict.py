@@ -74,11 +74,9 @@ class PredictBody(msgspec.Struct, forbid_unknown_fields=True):
     @property
     def n_rows(self) -> int:
         """Number of rows, of columns of unequal lengths those of the longest."""
-        return (
-            len(self.rows)
-            if self.rows is not None
-            else max(map(len, (self.columns or {}).values()), default=0)
-        )
+        if self.rows is not None:
+            return len(self.rows)
+        return max(map(len, (self.columns or {}).values()), default=0)
 
 
 class ChangedCells(msgspec.Struct, frozen=True):
@@ -378,11 +376,10 @@ def decode(body: bytes, schema: Schema) -> PredictBody:
     most_rows = max_rows(schema)
     try:
         is_small = len(body) <= limits.MAX_BYTES_AT_ONCE
-        request = (
-            _bodies.decode(body)
-            if is_small
-            else _built(_outlines.decode(body), most_rows)
-        )
+        if is_small:
+            request = _bodies.decode(body)
+        else:
+            request = _built(_outlines.decode(body), most_rows)
     except msgspec.ValidationError as error:
         if str(error).startswith("Number out of range"):
             raise InvalidRequest.at(

@@ -253,11 +253,9 @@ def _mentioned_keys(rules: RulesOut | None) -> set[str]:
 
 def population_of(visit: Visit, name: str | None) -> PopulationOut | None:
     """The population of a dataset with its members, if the caller may see it."""
-    return (
-        None
-        if name is None
-        else if_permitted(lambda: populations.show_population(*visit.by, name))
-    )
+    if name is None:
+        return None
+    return if_permitted(lambda: populations.show_population(*visit.by, name))
 
 
 def _grid(visit: Visit, balance: AccountBalance, pair: str) -> Grid | None:

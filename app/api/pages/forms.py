@@ -84,19 +84,18 @@ async def submitted(
     def run() -> Response:
         try:
             following = act(form)
-            return (
-                RedirectResponse(following, status_code=303)
-                if isinstance(following, str)
-                else following
-            )
+            if isinstance(following, str):
+                return RedirectResponse(following, status_code=303)
+            return following
         except Unauthenticated:
             raise
         except GrovekeeperError as error:
             return page(visit.refused(error, form))
 
-    work = (
-        Work.ADMINISTRATION if is_administration(visit.request.url.path) else Work.WRITE
-    )
+    if is_administration(visit.request.url.path):
+        work = Work.ADMINISTRATION
+    else:
+        work = Work.WRITE
     return await capacities(visit.request).run(work, run)
 
 

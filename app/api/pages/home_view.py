@@ -218,9 +218,9 @@ def budget_row(budget: BudgetOut) -> BudgetRow:
         fits = "nothing"
     if budget.limited_by != "cap" or budget.largest_that_fits == "0":
         why = f"limited by {limit_in_words(budget.limited_by, budget.population)}"
-    reserved = (
-        f", {words.spent(account.reserved)} reserved" if account.reserved != "0" else ""
-    )
+    reserved = ""
+    if account.reserved != "0":
+        reserved = f", {words.spent(account.reserved)} reserved"
     state, tone, icon = _state(budget)
     return BudgetRow(
         budget,

@@ -142,11 +142,9 @@ def show_entry(visit: Visitor, account: str, sequence: int) -> Response:
     balance = balances.show_balance(*visit.by, account, scope={}).model_dump()
     fields = shown.entry.model_dump()
     text = json.dumps(fields, indent=2, ensure_ascii=False)
-    ended = (
-        _reason_of(visit, fields["job_id"])
-        if fields["kind"] == EntryKind.EXPIRE
-        else None
-    )
+    ended = None
+    if fields["kind"] == EntryKind.EXPIRE:
+        ended = _reason_of(visit, fields["job_id"])
     return visit.page(
         "entry",
         balance=balance,

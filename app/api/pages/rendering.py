@@ -188,9 +188,9 @@ def _clock(time: str) -> Markup:
 def page_of(request: Request, error: GrovekeeperError) -> Response:
     """Return the page of a named error; a caller without a session is sent to sign in."""
     if isinstance(error, errors.Unauthenticated):
-        following = (
-            urlencode({"next": request.url.path}) if request.method == "GET" else ""
-        )
+        following = ""
+        if request.method == "GET":
+            following = urlencode({"next": request.url.path})
         return RedirectResponse(f"{SIGN_IN}?{following}".rstrip("?"), status_code=303)
     status, problem = shown_problem(error)
     response = rendered(

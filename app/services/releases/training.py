@@ -116,11 +116,9 @@ class TrainingRequest(ReleaseRequest[PlanOut]):
         of another dataset.
         """
         body = self.body
-        datasets = (
-            [body.dataset]
-            if body.unlabelled is None
-            else [body.dataset, body.unlabelled.dataset]
-        )
+        datasets = [body.dataset]
+        if body.unlabelled is not None:
+            datasets.append(body.unlabelled.dataset)
         if body.profile is None:
             return Named(datasets)
         return Named(
@@ -342,8 +340,6 @@ def _profile_of_model(session: Session, row: JobRow) -> ReleaseRow | None:
     if "profile" not in work:
         return None
     profile = releases.find(session, PROFILE, work["profile"])
-    return (
-        profile
-        if "profile" in work["plan"] or profile.dataset_id == row.dataset_id
-        else None
-    )
+    if "profile" in work["plan"] or profile.dataset_id == row.dataset_id:
+        return profile
+    return None

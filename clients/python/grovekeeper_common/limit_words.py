@@ -40,8 +40,6 @@ def limit_in_words(limited_by: LimitedBy, population: str | None = None) -> str:
     known.
     """
     words = _WORDS[limited_by]
-    return (
-        words
-        if population is None
-        else words.replace("the population", f"the population {population}")
-    )
+    if population is None:
+        return words
+    return words.replace("the population", f"the population {population}")

@@ -38,9 +38,10 @@ def sentence(change: str, probability: str, *, unit: str, condition: str = "") -
     """The odds of one change as a sentence, which may begin with a condition."""
     somebody = f"{condition} somebody" if condition else "Somebody"
     chance = percent(probability)
-    often = (
-        f"at most {chance}" if chance[0].isdigit() else f"in the worst case {chance}"
-    )
+    if chance[0].isdigit():
+        often = f"at most {chance}"
+    else:
+        often = f"in the worst case {chance}"
     return (
         f"{somebody} who knows {known(unit)} and flips a fair coin about {guessed(change, unit)} guesses right "
         f"{often} of the time (50 % before)."

@@ -160,11 +160,9 @@ class InProcessAccount:
             raise RuntimeError(_ONE_PROCESS)
         self._require_own(plan)
         if plan.terms.accountant != self._terms.accountant:
-            needs_delta = (
-                "required"
-                if plan.terms.delta is None
-                else f"not-for-{self._terms.accountant}"
-            )
+            needs_delta = "required"
+            if plan.terms.delta is not None:
+                needs_delta = f"not-for-{self._terms.accountant}"
             raise ParameterInvalid.named("delta", needs_delta)
         price = plan.terms.price()
         with self._turn:

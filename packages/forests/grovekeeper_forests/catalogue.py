@@ -102,11 +102,9 @@ class Auto(Described):
 
     def reason(self, slug: str) -> str:
         """Why the rule names an algorithm, for a quote."""
-        accounts = (
-            "pure accounts (δ = 0)"
-            if slug == ReweightedForest.slug
-            else "accounts with a δ"
-        )
+        accounts = "accounts with a δ"
+        if slug == ReweightedForest.slug:
+            accounts = "pure accounts (δ = 0)"
         return f"auto chose {slug}, the most accurate algorithm of this service on {accounts}"
 
     def choose(self, facts: PublicFacts) -> Choice:

@@ -18,9 +18,9 @@ class GrovekeeperError(Exception):
     sentence: ClassVar[str] = ""
 
     def __str__(self) -> str:
-        return (
-            self.sentence.format_map(vars(self)) if self.sentence else super().__str__()
-        )
+        if self.sentence:
+            return self.sentence.format_map(vars(self))
+        return super().__str__()
 
 
 Place: TypeAlias = tuple[str | int, ...]

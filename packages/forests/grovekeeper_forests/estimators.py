@@ -93,11 +93,10 @@ class _PrivateTrees(BaseEstimator, ABC):  # type: ignore[misc]
         schema = self._declared()
         planned = self._plan(schema)
         rows = self._rows(X, y, schema)
-        receipt = (
-            receipt_of(planned)
-            if self.account is None
-            else self.account.charge(planned)
-        )
+        if self.account is None:
+            receipt = receipt_of(planned)
+        else:
+            receipt = self.account.charge(planned)
         forest = draw.grow(
             planned,
             schema,

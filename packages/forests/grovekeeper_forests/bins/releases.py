@@ -121,11 +121,10 @@ def release_cuts(
     """
     median, depth = medians_of(event)
     grid = grid_of(event)
-    draw = (
-        randomness.permute_and_flip
-        if isinstance(median, PermuteAndFlip)
-        else randomness.select_exponential
-    )
+    if isinstance(median, PermuteAndFlip):
+        draw = randomness.permute_and_flip
+    else:
+        draw = randomness.select_exponential
     cuts = no_cuts(schema)
     for row, index in enumerate(private_features(schema)):
         feature_cuts = _cuts_of(

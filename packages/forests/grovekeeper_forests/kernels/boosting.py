@@ -176,11 +176,10 @@ def gradients(
     ):
         raise ValueError("limits are out of range")
     result = np.empty(scores.shape, dtype=np.int32)
-    loop = (
-        _loops().gradients_of_two
-        if limits.n_scores == 1
-        else _loops().gradients_of_many
-    )
+    if limits.n_scores == 1:
+        loop = _loops().gradients_of_two
+    else:
+        loop = _loops().gradients_of_many
     loop(
         scores,
         y,

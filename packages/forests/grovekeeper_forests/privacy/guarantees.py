@@ -102,12 +102,12 @@ def guarantee(
     }
     several = ""
     if unit_column is None:
-        by_accountant = (
-            _SEVERAL_LABELS if adjacency is Adjacency.LABEL else _SEVERAL_ROWS
-        )
-        several = (
-            _SEVERAL_WITH_DELTA if delta.set_aside else by_accountant[amount.accountant]
-        )
+        by_accountant = _SEVERAL_ROWS
+        if adjacency is Adjacency.LABEL:
+            by_accountant = _SEVERAL_LABELS
+        several = _SEVERAL_WITH_DELTA
+        if not delta.set_aside:
+            several = by_accountant[amount.accountant]
     if adjacency is Adjacency.LABEL:
         text = (
             f"{_LABELS_ONLY} For any two datasets with the same rows and the same features that differ in "
@@ -307,11 +307,9 @@ def _claim(
             f"of the account until its cap is raised."
         )
     if replaced is not None:
-        at = (
-            "at the same δ"
-            if replaced["delta"] == delta
-            else f"and δ = {replaced['delta']}"
-        )
+        at = "at the same δ"
+        if replaced["delta"] != delta:
+            at = f"and δ = {replaced['delta']}"
         then = (
             f" Where one is replaced by another, with ε = {replaced['epsilon']} {at}."
         )

@@ -119,11 +119,9 @@ def structure_share(parameters: Mapping[str, Value]) -> Fraction:
     """Share of a tree's loss that its selections get: zero for a tree without
     selections.
     """
-    return (
-        amounts.parse(parameters["structure_share"])
-        if int(parameters["max_depth"]) > 0
-        else Fraction(0)
-    )
+    if int(parameters["max_depth"]) > 0:
+        return amounts.parse(parameters["structure_share"])
+    return Fraction(0)
 
 
 MAX_TABLE_CELLS = 2**24

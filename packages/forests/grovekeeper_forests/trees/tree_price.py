@@ -106,9 +106,9 @@ def loss_per_tree(parameters: Mapping[str, Value], epsilon: Fraction) -> Fractio
     """The ε of one tree: all of ε where trees have disjoint rows, an equal share where
     all trees share the rows.
     """
-    return (
-        epsilon if is_sharded(parameters) else epsilon / int(parameters["n_estimators"])
-    )
+    if is_sharded(parameters):
+        return epsilon
+    return epsilon / int(parameters["n_estimators"])
 
 
 def level_losses(total: Fraction, depth: int) -> tuple[Fraction, ...]:
@@ -232,9 +232,10 @@ def _read(levels: Sequence[Part]) -> Levels:
 
 def _selections(level: Event) -> tuple[Selection, ...]:
     node = tree_event(level)
-    parts = (
-        [part.event for part in node.parts] if isinstance(node, Sequential) else [node]
-    )
+    if isinstance(node, Sequential):
+        parts = [part.event for part in node.parts]
+    else:
+        parts = [node]
     selections = tuple(event for event in parts if isinstance(event, Selection))
     if not selections or len(selections) != len(parts):
         raise UnknownPrivacyEvent("not the event of a level of selections")

@@ -193,11 +193,9 @@ class RandomDecisionTrees(Algorithm):
                 tree_price.price_leaves(tree_price.COUNTS, per_tree, depth, facts),
             ),
         )
-        return (
-            Parallel("trees", parts)
-            if tree_parameters.is_sharded(parameters)
-            else Sequential(parts)
-        )
+        if tree_parameters.is_sharded(parameters):
+            return Parallel("trees", parts)
+        return Sequential(parts)
 
 
 class VotingTrees(RandomDecisionTrees):
@@ -311,11 +309,9 @@ class PathForest(Algorithm):
         return int(np.bincount(encoding.candidates.feature, minlength=1).max())
 
     def _structure_share(self, parameters: Parameters) -> Fraction:
-        return (
-            Fraction(0)
-            if self.range_sensitivity is None
-            else tree_parameters.structure_share(parameters)
-        )
+        if self.range_sensitivity is None:
+            return Fraction(0)
+        return tree_parameters.structure_share(parameters)
 
     def _n_noisy_trees(self, parameters: Parameters) -> int:
         return int(parameters["n_estimators"])

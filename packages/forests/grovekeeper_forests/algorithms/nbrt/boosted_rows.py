@@ -280,11 +280,10 @@ def first_tree(encoding: Encoding, choice: int | None, *, depth: int) -> Trees:
         candidates = encoding.candidates
         threshold = int(candidates.threshold[choice])
         every = (1 << _WORD_BITS * MASK_WORDS) - 1
-        mask = (
-            every & ~(1 << threshold)
-            if candidates.equals[choice]
-            else every >> threshold + 1 << threshold + 1
-        )
+        if candidates.equals[choice]:
+            mask = every & ~(1 << threshold)
+        else:
+            mask = every >> threshold + 1 << threshold + 1
         trees.feature[0, 0] = candidates.feature[choice]
         trees.right[0, 0] = [
             mask >> _WORD_BITS * word & (2**_WORD_BITS - 1)

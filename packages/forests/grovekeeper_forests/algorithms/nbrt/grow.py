@@ -204,11 +204,9 @@ def _first_split(
     utilities = boosted_rows.first_split_utilities(
         encoding, partial(rows.code_counts, n_codes=encoding.n_codes)
     )
-    choice = (
-        randomness.select_exponential(utilities, inverse_scale=parts.split)
-        if len(utilities)
-        else None
-    )
+    choice = None
+    if len(utilities):
+        choice = randomness.select_exponential(utilities, inverse_scale=parts.split)
     tree = boosted_rows.first_tree(encoding, choice, depth=depth)
     # A row adds this integer to one cell, so its square is at most the priced
     # sensitivity.

@@ -175,11 +175,8 @@ class NoiseMatchedBoosting(Algorithm):
             or int(settled["max_depth"]) == 0
             or int(settled["n_estimators"]) == 1
         ):
-            warnings = (
-                (*warnings, _NO_FIRST_SPLIT)
-                if settled.get("start") == FROM_SPLIT
-                else warnings
-            )
+            if settled.get("start") == FROM_SPLIT:
+                warnings = (*warnings, _NO_FIRST_SPLIT)
             settled["start"] = FROM_CLASSES
         settled.setdefault("start", FROM_SPLIT if is_strong else FROM_CLASSES)
         return warnings
@@ -211,9 +208,10 @@ class NoiseMatchedBoosting(Algorithm):
             )
             before = (Part(1, chosen),)
             left -= facts.budget.loss(chosen) / loss_of_unit(facts.budget)
-        for_tally = (
-            TALLY_SHARE * left if parameters["calibration"] == MEASURED else Fraction(0)
-        )
+        if parameters["calibration"] == MEASURED:
+            for_tally = TALLY_SHARE * left
+        else:
+            for_tally = Fraction(0)
         after = tuple[Part, ...]()
         if for_tally:
             after = (Part(1, _tally_noise(for_tally, facts.schema)),)
@@ -372,11 +370,9 @@ class PricedDraws:
                 return cls(None, _squared_sensitivity(start), 0)
             case [Part(1, Sequential((Part(_, RoundedGaussian() as tree),))), *after]:
                 return cls(None, 0, _squared_sensitivity(tree), _tally(after))
-        bins = (
-            rest.pop(0).event
-            if rest and isinstance(rest[0].event, Sequential)
-            else None
-        )
+        bins = None
+        if rest and isinstance(rest[0].event, Sequential):
+            bins = rest.pop(0).event
         if bins is not None:
             quantile_bins.medians_of(bins)
         selections = list[ExponentialMechanism]()

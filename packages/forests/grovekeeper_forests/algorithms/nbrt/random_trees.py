@@ -120,11 +120,9 @@ def _draw_tree(
                 (2 * node + 2, (threshold + 1, high)),
                 (2 * node + 1, (low, threshold)),
             ):
-                left_over = (
-                    alive
-                    if interval[0] < interval[1]
-                    else [f for f in alive if f != chosen]
-                )
+                left_over = alive
+                if interval[0] >= interval[1]:
+                    left_over = [f for f in alive if f != chosen]
                 pending.append((child, left_over, {**box, chosen: interval}))
 
 

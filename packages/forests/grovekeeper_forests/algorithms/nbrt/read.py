@@ -389,11 +389,10 @@ def tally_margins(scores: NDArray[np.int64], y: NDArray[np.int32]) -> NDArray[np
         PRIVATE int64 ``(N_BINS, 2)``.
     """
     rows = np.arange(len(y))
-    both = (
-        np.hstack([np.zeros_like(scores), scores])
-        if scores.shape[1] == 1
-        else scores.copy()
-    )
+    if scores.shape[1] == 1:
+        both = np.hstack([np.zeros_like(scores), scores])
+    else:
+        both = scores.copy()
     first = both.argmax(axis=1)
     largest = both[rows, first]
     both[rows, first] = np.iinfo(np.int64).min

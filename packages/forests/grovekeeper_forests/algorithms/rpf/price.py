@@ -109,11 +109,9 @@ def n_joint_columns(widest: Encoding) -> int:
         widest: public; the encoding with the largest possible number of bins, so that
             the result depends on the plan only.
     """
-    return (
-        len(widest.n_codes)
-        if len(widest.candidates) <= MAX_WITH_PAIRS
-        else len(widest.edges)
-    )
+    if len(widest.candidates) <= MAX_WITH_PAIRS:
+        return len(widest.n_codes)
+    return len(widest.edges)
 
 
 def n_joint_candidates(encoding: Encoding, columns: int) -> int:
@@ -568,9 +566,10 @@ class ReweightedForest(Algorithm):
         if facts.schema.label.is_number:
             start, mean = _beside_trees(facts.schema.label, for_trees, n_trees)
             for_trees *= share_of_trees(n_trees)
-        for_structure = (
-            amounts.parse(parameters["structure_share"]) if depth > 0 else Fraction(0)
-        )
+        if depth > 0:
+            for_structure = amounts.parse(parameters["structure_share"])
+        else:
+            for_structure = Fraction(0)
         per_tree = for_trees / n_trees
         of_selections = _stages(parameters, widest_encoding(parameters, facts.schema))
         losses = iter(tree_price.level_losses(for_structure * per_tree, depth))

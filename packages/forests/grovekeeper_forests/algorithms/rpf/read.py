@@ -137,20 +137,16 @@ def encoding_of(plan: Plan, schema: Schema, cuts: NDArray[np.uint16]) -> Encodin
     of the declaration.
     """
     encoding = quantile_bins.encoding(schema, cuts, plan.grid)
-    return (
-        encoding.paired(pairs_of_schema(schema))
-        if plan.parameters["pairs"] == PAIRS
-        else encoding
-    )
+    if plan.parameters["pairs"] == PAIRS:
+        return encoding.paired(pairs_of_schema(schema))
+    return encoding
 
 
 def n_pair_columns(plan: Plan, schema: Schema) -> int:
     """The number of columns that a plan adds to the columns of the schema."""
-    return (
-        COLUMNS_PER_PAIR * len(pairs_of_schema(schema))
-        if plan.parameters["pairs"] == PAIRS
-        else 0
-    )
+    if plan.parameters["pairs"] == PAIRS:
+        return COLUMNS_PER_PAIR * len(pairs_of_schema(schema))
+    return 0
 
 
 def _is_by_level(forest: Forest) -> bool:

@@ -84,9 +84,9 @@ def accuracy(evaluation: Evaluation) -> Accuracy | None:
     high = _share(right + right_off, wrong - wrong_off, otherwise=1.0)
     n_rows = max(right + wrong - right_off - wrong_off, 1.0)
     z = NormalDist().inv_cdf((1.0 + LEVEL) / 2.0)
-    estimate = (
-        None if right <= 0 and wrong <= 0 else _share(right, wrong, otherwise=0.0)
-    )
+    estimate = None
+    if right > 0 or wrong > 0:
+        estimate = _share(right, wrong, otherwise=0.0)
     return Accuracy(
         estimate,
         low,

@@ -87,11 +87,10 @@ def _is_whole(read: Evaluation) -> bool:
         )
     except UnknownPrivacyEvent:
         return False
-    has_best = (
-        read.best is None
-        if not chosen
-        else type(read.best) is int and 0 <= read.best < plan.n_models
-    )
+    if not chosen:
+        has_best = read.best is None
+    else:
+        has_best = type(read.best) is int and 0 <= read.best < plan.n_models
     return (
         is_priced
         and has_best

@@ -174,11 +174,9 @@ def _forest(job: Drawing, plan: Plan, schema: Schema) -> Forest:
     """
     protects_labels = catalogue.algorithm(plan.algorithm).adjacency is Adjacency.LABEL
     rows = _rows(job, plan, keep_unlabelled=protects_labels)
-    unlabelled = (
-        None
-        if plan.unlabelled is None
-        else _rows(job, plan, part=1, keep_unlabelled=True)
-    )
+    unlabelled = None
+    if plan.unlabelled is not None:
+        unlabelled = _rows(job, plan, part=1, keep_unlabelled=True)
     return grow(
         plan,
         schema,
@@ -252,9 +250,10 @@ def grow(
     Source:
         docs/proofs/lemmas.md, and the proof page of the algorithm.
     """
-    paying = (
-        [plan.event] if plan.unlabelled is None else [plan.event, plan.unlabelled.event]
-    )
+    if plan.unlabelled is None:
+        paying = [plan.event]
+    else:
+        paying = [plan.event, plan.unlabelled.event]
     paid = PaidRandomness(randomness, *paying)
     forest = _grown(
         plan, schema, rows, paid, on_tree_done=on_tree_done, unlabelled=unlabelled

@@ -162,11 +162,10 @@ class Columns:
         for index, (feature, edges) in enumerate(
             zip(features, encoding.edges, strict=True)
         ):
-            feature_cuts = (
-                np.arange(encoding.n_codes[index] - 1) + FIRST_CODE
-                if edges is None
-                else _cuts(feature, edges)
-            )
+            if edges is None:
+                feature_cuts = np.arange(encoding.n_codes[index] - 1) + FIRST_CODE
+            else:
+                feature_cuts = _cuts(feature, edges)
             cuts[index, : len(feature_cuts)] = feature_cuts
         for index in range(n_own, n_columns):
             cuts[index, : encoding.n_codes[index] - 1] = np.arange(
@@ -178,11 +177,9 @@ class Columns:
                 *[False] * (n_columns - n_own),
             ]
         )
-        used = (
-            []
-            if splits_on is None
-            else sorted({int(column) for column in splits_on.flat if column >= n_own})
-        )
+        used = []
+        if splits_on is not None:
+            used = sorted({int(column) for column in splits_on.flat if column >= n_own})
         place = np.full(n_columns, -1, dtype=np.int64)
         place[[*order, *used]] = np.arange(n_own + len(used))
         return cls(place, cuts, is_coded, tuple(used))

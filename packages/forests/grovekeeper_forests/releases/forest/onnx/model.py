@@ -159,22 +159,18 @@ def _input(feature: Feature) -> ValueInfoProto:
         legal = (
             f"{kind} from {feature.lower!r} to {feature.upper!r}, others are clamped"
         )
-        empty = (
-            "NaN is an empty cell"
-            if feature.missing
-            else "NaN counts as the lower bound"
-        )
+        empty = "NaN counts as the lower bound"
+        if feature.missing:
+            empty = "NaN is an empty cell"
         return helper.make_tensor_value_info(
             feature.name,
             TensorProto.DOUBLE,
             [_ROWS, 1],
             doc_string=f"{feature.type} {legal}; {empty}",
         )
-    empty = (
-        "the empty string is an empty cell"
-        if feature.missing
-        else "so does the empty string"
-    )
+    empty = "so does the empty string"
+    if feature.missing:
+        empty = "the empty string is an empty cell"
     return helper.make_tensor_value_info(
         feature.name,
         TensorProto.STRING,

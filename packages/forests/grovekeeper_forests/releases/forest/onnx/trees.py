@@ -230,11 +230,9 @@ def _leaves(graph: Graph, matrix: str, splits: Splits) -> str:
     )
     first = np.where(is_leaf, tree * n_leaves, tree * n_nodes)
     leaf_flags = is_leaf.astype(np.int64)
-    members = (
-        {"membership_values": numpy_helper.from_array(splits.members)}
-        if splits.members.size
-        else {}
-    )
+    members = {}
+    if splits.members.size:
+        members = {"membership_values": numpy_helper.from_array(splits.members)}
     return graph.add(
         "TreeEnsemble",
         matrix,
@@ -336,11 +334,11 @@ class _ShiftedMatrix:
             ]
             parts.append(columns.joined(graph, encoded))
         self._ticks = graph.add("Concat", *parts, axis=1) if parts else None
-        self._rest = (
-            graph.add("Gather", matrix, graph.constant(declared.place[rest]), axis=1)
-            if rest
-            else None
-        )
+        self._rest = None
+        if rest:
+            self._rest = graph.add(
+                "Gather", matrix, graph.constant(declared.place[rest]), axis=1
+            )
 
     def by(self, votes: str, *, weights: NDArray[np.uint16], shift: int) -> str:
         """Adds the matrix after a layer's votes, double ``(n_rows, n_features)``."""
