@@ -112,13 +112,7 @@ def limited(
 
 
 class BodyRequest(Request):
-    """A request whose body has a largest size and a time to arrive; after a long wait
-    for it the key is read again.
-
-    Args:
-        wait_s: seconds for the whole body; by default those of ``limits.BODY_WAIT_S``
-            and of a least rate.
-        keeps: whether the body stays in memory, so that a large one waits for its turn.
+    """A request whose body arrives by an :class:`Incoming`.
 
     Attributes:
         value: the JSON value of the body, with ``Decimal`` where the text has a
@@ -126,25 +120,13 @@ class BodyRequest(Request):
         model: the body as the endpoint's type, validated.
     """
 
-    def __init__(
-        self,
-        scope: Scope,
-        receive: Receive,
-        *,
-        max_bytes: int,
-        wait_s: float | None = None,
-        keeps: bool = True,
-    ) -> None:
-        super().__init__(
-            scope, _Incoming(scope, receive, max_bytes, wait_s=wait_s, keeps=keeps)
-        )
-        self.value: Any = None
-        self.model: BaseModel | None = None
+    value: Any = None
+    model: BaseModel | None = None
 
     async def body(self) -> bytes:
         """The whole body."""
         if not hasattr(self, "_body"):
-            self._body = await _whole(self._receive)
+            self._body = await whole(self._receive)
         return self._body
 
     async def json(self) -> BaseModel | None:
@@ -181,9 +163,10 @@ class BodyRoute(APIRoute):
                 request.state.principal.require(limits_here.needs)
             _check_length(request.headers.get("content-length"), body.max_bytes)
             keeps = body is not Body.UPLOAD  # which goes to a file as it arrives
-            counted = BodyRequest(
-                request.scope, request.receive, max_bytes=body.max_bytes, keeps=keeps
+            incoming = Incoming(
+                request.scope, request.receive, body.max_bytes, keeps=keeps
             )
+            counted = BodyRequest(request.scope, incoming)
             if model is not None:
                 check_media_type(request.scope)
                 text = await counted.body()
@@ -215,7 +198,7 @@ async def read_body(
     """
     _check_length(Headers(scope=scope).get("content-length"), max_bytes)
     media_type = check_media_type(scope, other_types)
-    return media_type, await _whole(_Incoming(scope, receive, max_bytes))
+    return media_type, await whole(Incoming(scope, receive, max_bytes))
 
 
 def check_media_type(scope: Scope, other_types: tuple[str, ...] = ()) -> str:
@@ -237,7 +220,7 @@ def check_media_type(scope: Scope, other_types: tuple[str, ...] = ()) -> str:
     return media_type
 
 
-async def _whole(receive: Receive) -> bytes:
+async def whole(receive: Receive) -> bytes:
     """A body from its messages. A large one stays in the array in which it arrived: no
     thread runs during a copy.
     """
@@ -285,9 +268,15 @@ def _read(model: type[BaseModel], text: bytes, max_nodes: int) -> tuple[Any, Bas
     raise invalid  # out of the handler: the library's error holds the input
 
 
-class _Incoming:
-    """Receives the messages of one request; the time that the service needs for a
-    message does not count.
+class Incoming:
+    """Receives the messages of one request, whose body has a largest size and a time to
+    arrive; the time that the service needs for a message does not count. After a long
+    wait the key is read again.
+
+    Args:
+        wait_s: seconds for the whole body; by default those of ``limits.BODY_WAIT_S``
+            and of a least rate.
+        keeps: whether the body stays in memory, so that a large one waits for its turn.
     """
 
     def __init__(

@@ -20,7 +20,7 @@ from app.api import problems
 from app.api.authentication import require_same_origin
 from app.api.capacity import Work, capacities, is_administration
 from app.api.pages.rendering import Visit
-from app.api.requests import BodyRequest, checked_key, route_of
+from app.api.requests import Incoming, checked_key, route_of, whole
 from app.core import json_text, limits
 from app.core.errors import InvalidRequest, MalformedRequest, Unauthenticated
 from grovekeeper_common.number_text import number_of
@@ -51,9 +51,8 @@ async def read_form(
         MalformedRequest: another site sent the form, or the body is no form.
     """
     require_same_origin(request)
-    body = await BodyRequest(
-        request.scope, request.receive, max_bytes=max_bytes, wait_s=wait_s
-    ).body()
+    incoming = Incoming(request.scope, request.receive, max_bytes, wait_s=wait_s)
+    body = await whole(incoming)
     try:
         fields = parse_qsl(
             body.decode("ascii"),
