@@ -432,7 +432,9 @@ def _known(
     query = select(KeyRow.id, KeyRow.name)
     if not principal.acts_as(None).isdisjoint(SEE_GRANTS):
         return query
-    role = None if dataset_id is None else granted(session, principal, dataset_id)
+    role = None
+    if dataset_id is not None:
+        role = granted(session, principal, dataset_id)
     if principal.acts_as(role).isdisjoint(SEE_GRANTS):
         return None
     return query.join(GrantRow, GrantRow.key_id == KeyRow.id).where(

@@ -180,7 +180,9 @@ def named(keys: Mapping[str, SigningKey], key_id: str | None) -> SigningKey | No
     (OpenID Connect Core, 10.1).
     """
     if key_id is None:
-        return next(iter(keys.values())) if len(keys) == 1 else None
+        if len(keys) == 1:
+            return next(iter(keys.values()))
+        return None
     return keys.get(key_id)
 
 

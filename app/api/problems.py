@@ -448,7 +448,9 @@ def shown_name(name: object) -> str | None:
     Other names came from outside like a value, and may be one: a category, or the name
     of a person.
     """
-    return name if isinstance(name, str) and _FIELD_NAME.fullmatch(name) else None
+    if isinstance(name, str) and _FIELD_NAME.fullmatch(name):
+        return name
+    return None
 
 
 def _fields_at(model: type[BaseModel], place: Sequence[object]) -> tuple[str, ...]:

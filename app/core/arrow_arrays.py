@@ -79,7 +79,9 @@ def floats(array: pa.Array) -> NDArray[np.float64]:
     values: NDArray[np.float64] = elements(
         array.cast(pa.float64(), safe=False), np.float64
     )
-    return np.where(are_valid(array), values, np.nan) if array.null_count else values
+    if array.null_count:
+        return np.where(are_valid(array), values, np.nan)
+    return values
 
 
 def elements(array: pa.Array, dtype: type[Number]) -> NDArray[Number]:

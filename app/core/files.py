@@ -105,7 +105,10 @@ class SeekableReader(io.RawIOBase):
     def read(self, size: int | None = -1) -> bytes:
         """Up to ``size`` bytes, fewer only at the end; all remaining bytes by default."""
         start = self._position
-        end = self.size if size is None or size < 0 else min(start + size, self.size)
+        if size is None or size < 0:
+            end = self.size
+        else:
+            end = min(start + size, self.size)
         if start >= end:
             return b""
         text = self.read_range(start, end)

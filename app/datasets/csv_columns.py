@@ -460,7 +460,9 @@ Column: TypeAlias = NumberColumn | CategoryColumn | LabelColumn
 
 def new_column(feature: Feature) -> NumberColumn | CategoryColumn:
     """The reader that a declared feature needs."""
-    return CategoryColumn(feature) if feature.is_categorical else NumberColumn(feature)
+    if feature.is_categorical:
+        return CategoryColumn(feature)
+    return NumberColumn(feature)
 
 
 def label_column(label: Label) -> LabelColumn | NumberLabelColumn:

@@ -157,7 +157,10 @@ def _most_unpacked_bytes(source: BinaryIO, form: BodyForm) -> int:
     """
     size = source.seek(0, os.SEEK_END)
     source.seek(0)
-    ratio = limits.MAX_COLUMNAR_RATIO if form.is_columnar else limits.MAX_GZIP_RATIO
+    if form.is_columnar:
+        ratio = limits.MAX_COLUMNAR_RATIO
+    else:
+        ratio = limits.MAX_GZIP_RATIO
     unpacked_bytes = max(size * ratio, limits.FREE_UNPACKED_BYTES)
     return min(unpacked_bytes, limits.MAX_UPLOAD_CSV_BYTES)
 
@@ -407,7 +410,9 @@ class Reading:
 
         Cells that are not like a number stay: marks for missing values have points, too.
         """
-        column = self.columns[place] if place < len(self.columns) else None
+        column = None
+        if place < len(self.columns):
+            column = self.columns[place]
         is_of_numbers = isinstance(column, NumberColumn) and not column.is_date
         if self._rules.dialect.decimal == "." or not is_of_numbers:
             return cells
@@ -542,7 +547,9 @@ def _emptied(cells: pa.Array, marks: pa.Array) -> pa.Array:
     if not pa.types.is_string(cells.type):  # numbers
         return cells
     is_mark = pc.is_in(pc.ascii_trim(cells, characters=BLANKS), value_set=marks)
-    return pc.if_else(is_mark, "", cells) if is_mark.true_count else cells
+    if is_mark.true_count:
+        return pc.if_else(is_mark, "", cells)
+    return cells
 
 
 def _reader(

@@ -99,7 +99,8 @@ def extend(
         scope, uploads = kept_states.state_of(session, row).as_stated(
             Scope(scope), names=names
         )
-        details = {**(details or {}), "uploads": uploads} if uploads else details
+        if uploads:
+            details = {**(details or {}), "uploads": uploads}
     entry = Entry(
         sequence=row.last_sequence + 1,
         kind=new_entry.kind,

@@ -225,7 +225,10 @@ class Log:
         """
         width = 1 << (height - stored)
         low, high = position * width, (position + 1) * width
-        hashes = self._blocks(stored, low, high) if stored else self._leaves(low, high)
+        if stored:
+            hashes = self._blocks(stored, low, high)
+        else:
+            hashes = self._leaves(low, high)
         assert len(hashes) == width, "a complete subtree has all its parts"
         return fold(hashes)
 

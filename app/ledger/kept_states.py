@@ -234,7 +234,10 @@ def _stated(session: Session, row: AccountRow) -> State:
     is_usable = bool(entries) and not is_of_first_form(
         (entries[0].details or {}).get("state")
     )
-    state = _stated_by(session, row, entries[0]) if is_usable else State(row.id)
+    if is_usable:
+        state = _stated_by(session, row, entries[0])
+    else:
+        state = State(row.id)
     if row.privacy_unit is not None:
         state.population_id = _population_by_entries(session, row.id)
     return state

@@ -340,7 +340,9 @@ def locked_rows(
         The populations' accounts, by the populations' ids.
     """
     population_ids = set(ids_of(session, account_ids).values())
-    return tables.locked_accounts(session, population_ids) if population_ids else {}
+    if population_ids:
+        return tables.locked_accounts(session, population_ids)
+    return {}
 
 
 def of_ids(session: Session, population_ids: Collection[str]) -> dict[str, Population]:

@@ -189,7 +189,9 @@ class ArrowCells:
             is_valid = are_valid(indices)
             parts.append(images[np.where(is_valid, places, len(array.dictionary))])
         # usually one batch, which is not copied
-        return parts[1] if len(parts) == 2 else np.concatenate(parts)
+        if len(parts) == 2:
+            return parts[1]
+        return np.concatenate(parts)
 
 
 def _days_of_texts(texts: pa.Array) -> NDArray[np.float64]:
@@ -426,7 +428,10 @@ def _n_viewed(array: pa.Array) -> int:
 
 
 def _n_bytes(array: pa.Array) -> int:
-    parts = [array, array.dictionary] if pa.types.is_dictionary(array.type) else [array]
+    if pa.types.is_dictionary(array.type):
+        parts = [array, array.dictionary]
+    else:
+        parts = [array]
     # they have none before they are read
     n_bytes = sum(len(part) for part in parts[1:] if pa.types.is_null(part.type))
     n_bytes += sum(

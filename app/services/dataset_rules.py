@@ -166,7 +166,9 @@ def rules_out(session: Session, dataset: Dataset, *, at: datetime) -> RulesOut:
 
 
 def _etag(dataset: Dataset, row: RulesRow | None, *, at: datetime) -> str:
-    changed = None if row is None else [row.changed_by, stamps.to_text(row.changed_at)]
+    changed = None
+    if row is not None:
+        changed = [row.changed_by, stamps.to_text(row.changed_at)]
     return etag_of(dataset.id, changed, living_proposal(row, at=at))
 
 

@@ -73,7 +73,9 @@ def of_population(guarantee: dict[str, Any], population: str | None) -> dict[str
     """The guarantee of a population's dataset, with the sentence that names the
     population, added at most once.
     """
-    sentence = "" if population is None else _ONE_OF_SEVERAL.format(name=population)
+    sentence = ""
+    if population is not None:
+        sentence = _ONE_OF_SEVERAL.format(name=population)
     if sentence in guarantee["text"]:
         return guarantee
     return {**guarantee, "text": f"{guarantee['text']} {sentence}"}

@@ -375,7 +375,9 @@ def _listed(
         data, tensor.datatype
     ):
         raise InvalidRequest.at(f"{at}/data", "not-of-datatype")
-    return [cell or None for cell in data] if tensor.datatype == _STRINGS else data
+    if tensor.datatype == _STRINGS:
+        return [cell or None for cell in data]
+    return data
 
 
 def _is_in_range(data: list[Any], datatype: str) -> bool:
@@ -656,4 +658,6 @@ def _datatype(feature: Feature) -> str:
     """The datatype that can carry every value of a column, also a missing one."""
     if feature.has_texts:
         return "BYTES"
-    return "FP64" if feature.missing or feature.type == "numeric" else "INT64"
+    if feature.missing or feature.type == "numeric":
+        return "FP64"
+    return "INT64"

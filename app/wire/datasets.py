@@ -196,7 +196,9 @@ class BudgetIn(Request):
         """Return the δ at which the cap is converted: the account's δ without the part
         set aside.
         """
-        return None if self.delta is None else self.delta - (self.delta_set_aside or 0)
+        if self.delta is None:
+            return None
+        return self.delta - (self.delta_set_aside or 0)
 
 
 class PrivacyUnitIn(Request):

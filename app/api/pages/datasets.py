@@ -168,7 +168,10 @@ def show_access(visit: Visitor, dataset: str) -> Response:
     above = of_every_tab(visit, dataset, "Access")
     reference = above["dataset"]["id"]
     access = if_permitted(lambda: keys.list_grants(*visit.by, reference, _ALL))
-    givers = set() if access is None else {grant.granted_by for grant in access.grants}
+    if access is None:
+        givers = set()
+    else:
+        givers = {grant.granted_by for grant in access.grants}
     return visit.page(
         "dataset_access",
         **above,
@@ -429,7 +432,9 @@ def confirm_erasure_of_upload(visit: Visitor, dataset: str, upload: str) -> Resp
     epoch = next((epoch for epoch in shown["epochs"] if epoch["epoch"] == upload), None)
     if epoch is None:
         raise NotFound("upload")
-    stays = f"{STAYS} {IF_UNREAD}" if shown["privacy_unit"]["column"] else STAYS
+    stays = STAYS
+    if shown["privacy_unit"]["column"]:
+        stays = f"{STAYS} {IF_UNREAD}"
     return visit.page("erase_upload", dataset=shown, epoch=epoch, stays=stays)
 
 

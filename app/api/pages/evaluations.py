@@ -97,7 +97,9 @@ def quote_evaluation(
     shown_quote = quoted(visit, shown, fields, lambda: quote(*visit.by, asked()))
     title = shown_quote.plan and _title(shown_quote.plan, "Evaluation")
     label = model["schema"]["label"]
-    width = None if shown_quote.plan is None else shown_quote.plan.mae_half_width
+    width = None
+    if shown_quote.plan is not None:
+        width = shown_quote.plan.mae_half_width
     return shown_quote.page(
         "evaluate",
         model=model,

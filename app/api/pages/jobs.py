@@ -41,7 +41,9 @@ def list_jobs(
     matching = JobFilter(dataset, state=state)
     listed = show_jobs.list_jobs(*visit.by, page, matching)
     undecided = dataset_rules.list_approvals(*visit.by, PageRequest(limit=1)).approvals
-    of = None if dataset is None else show.show_dataset(*visit.by, dataset)
+    of = None
+    if dataset is not None:
+        of = show.show_dataset(*visit.by, dataset)
     fields = {"dataset": "" if of is None else of.id, "state": state or ""}
     return visit.page(
         "jobs",

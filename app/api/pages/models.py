@@ -109,7 +109,9 @@ def list_models(visit: Visitor, page: Page, dataset: NameFilter = None) -> Respo
     newest first.
     """
     listed = models.list_models(*visit.by, page, ModelFilter(dataset))
-    of = None if dataset is None else show.show_dataset(*visit.by, dataset)
+    of = None
+    if dataset is not None:
+        of = show.show_dataset(*visit.by, dataset)
     may_choose = of is not None and has_role(*visit.by, of.id, TRAIN)
     return visit.page(
         "models",
@@ -168,7 +170,10 @@ async def predict(visit: Visitor, model_id: str) -> Response:
 
     def answer() -> Response:
         try:
-            shown = _prediction(visit, model_id, row) if row else _Shown("prediction")
+            if row:
+                shown = _prediction(visit, model_id, row)
+            else:
+                shown = _Shown("prediction")
         except (InvalidRequest, ParameterInvalid) as refusal:
             return _card(
                 visit.refused(refusal), model_id, _Shown("prediction", row=row)

@@ -427,7 +427,9 @@ def is_recorded(session: Session, head: Checkpoint) -> bool:
 
 def _details(loss: Loss) -> dict[str, object]:
     details: dict[str, object] = {"account": loss.account_id, "entries": loss.n_entries}
-    return details if loss.head is None else {**details, "head": _head(loss.head)}
+    if loss.head is None:
+        return details
+    return {**details, "head": _head(loss.head)}
 
 
 def _head(head: Checkpoint) -> dict[str, object]:

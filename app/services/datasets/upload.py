@@ -274,7 +274,9 @@ class _Upload:
             return self._ingest(body)
         except RowsInvalid as error:
             refusal = error
-        unread = [] if body.terms.accept_unknown else unread_columns(refusal.mapped)
+        unread = []
+        if not body.terms.accept_unknown:
+            unread = unread_columns(refusal.mapped)
         raise RowsInvalid([*refusal.columns, *unread])
 
     def _require_fit(self, body: SpooledBody, report: "IngestReport") -> None:

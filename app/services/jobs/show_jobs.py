@@ -120,7 +120,9 @@ def cancel_job(installation: Installation, principal: Principal, job_id: str) ->
     """
     with write_as(installation, principal) as (session, principal):
         row = queue.locked(session, job_id)
-        needed = TRAIN if row.submitted_by == principal.key_id else MANAGE_DATASET
+        needed = MANAGE_DATASET
+        if row.submitted_by == principal.key_id:
+            needed = TRAIN
         grants.require(session, principal, row.dataset_id, needed, kind="job")
         if row.state not in UNFINISHED:
             raise JobFinished

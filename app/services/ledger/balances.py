@@ -132,7 +132,9 @@ def _check(principal: Principal, population: PopulationRow, roles: Set[Role]) ->
     """The key that opened a population is its owner. No other key has a grant on a
     population.
     """
-    role = Role.OWNER if population.declared_by == principal.key_id else None
+    role = None
+    if population.declared_by == principal.key_id:
+        role = Role.OWNER
     grants.check(principal, role, roles, kind="population")
 
 

@@ -415,7 +415,9 @@ def search_entries(
         jobs = charged_jobs(session, [entry.job_id for entry in entries])
         names = _names(session, principal, account, entries, jobs)
         is_complete = chosen == EntryFilter()
-        spent = _spent_after(session, account, read, balance) if is_complete else {}
+        spent = {}
+        if is_complete:
+            spent = _spent_after(session, account, read, balance)
         listed_entries = []
         for entry in entries:
             job = jobs.get(entry.job_id or "")

@@ -335,4 +335,6 @@ def _unit(table: Table) -> str:
     """What the numbers of a table are measured in."""
     if table.value is None:
         return "rows"
-    return f"{table.value.name}²" if table.statistic == VARIANCE else table.value.name
+    if table.statistic == VARIANCE:
+        return f"{table.value.name}²"
+    return table.value.name

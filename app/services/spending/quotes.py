@@ -190,7 +190,9 @@ def expected_accuracy(
     epsilon = _at_other_delta(part, float(terms.epsilon), of=terms.delta, to=DELTA)
     band = comparison.at(epsilon)
     curve = comparison.curve()
-    notes = [_converted(part, epsilon)] if terms.delta not in (None, DELTA) else []
+    notes = []
+    if terms.delta not in (None, DELTA):
+        notes = [_converted(part, epsilon)]
     if band is None:
         notes.append(
             _nearest_band(curve, epsilon)

@@ -273,7 +273,10 @@ def _tables(value: dict[str, Any]) -> list[_Table]:
     schema = value if "features" in value else _object(value.get("schema"))
     if "features" in schema:
         stated = _object(schema.get("label"))
-        several = _objects(schema, "labels") if "labels" in schema else [stated]
+        if "labels" in schema:
+            several = _objects(schema, "labels")
+        else:
+            several = [stated]
         columns = [_of_declaration(feature) for feature in _objects(schema, "features")]
         labels = {_name(label): _list(label.get("cuts")) for label in several if label}
         for label in filter(None, several):
@@ -324,7 +327,9 @@ def _of_declaration(given: Mapping[str, Any]) -> _Column:
     if kind == "date":
         read = _day
     bounds = {name: read(given.get(name)) for name in ("lower", "upper")}
-    note = {"bounds": given["bounds"]} if given.get("bounds") in _BOUNDS_NOTES else {}
+    note = {}
+    if given.get("bounds") in _BOUNDS_NOTES:
+        note = {"bounds": given["bounds"]}
     return _Column(
         {"name": _name(given), "type": kind, **bounds, "missing": missing, **note}
     )
@@ -564,4 +569,6 @@ def _text(value: object) -> str:
 
 def _plain(value: float) -> float | int:
     """A number as people write it: without a fraction where it has none."""
-    return int(value) if value.is_integer() and abs(value) < 2**53 else value
+    if value.is_integer() and abs(value) < 2**53:
+        return int(value)
+    return value

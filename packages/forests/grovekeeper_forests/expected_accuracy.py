@@ -299,7 +299,9 @@ def _interpolated(
     epsilon = min(epsilon, largest)
     above = next(index for index, (value, _) in enumerate(measured) if value >= epsilon)
     (left, low), (right, high) = measured[max(above - 1, 0)], measured[above]
-    weight = 1.0 if left == right else math.log(epsilon / left) / math.log(right / left)
+    weight = 1.0
+    if left != right:
+        weight = math.log(epsilon / left) / math.log(right / left)
     return low + weight * (high - low)
 
 

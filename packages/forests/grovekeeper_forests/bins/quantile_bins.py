@@ -479,7 +479,9 @@ class ReusedProfile:
             "cuts": [list(feature_cuts) for feature_cuts in self.cuts],
             "prior": [str(count) for count in self.prior],
         }
-        return value if self.grid is Grid.COARSE else value | {"grid": self.grid.value}
+        if self.grid is Grid.COARSE:
+            return value
+        return value | {"grid": self.grid.value}
 
     @classmethod
     def from_json(cls, value: object) -> ReusedProfile:

@@ -453,7 +453,9 @@ def added(
     counted: NDArray[np.int64], onto: NDArray[np.int64] | None
 ) -> NDArray[np.int64]:
     """Adds to a sum in place, if there is one; returns the sum."""
-    return counted if onto is None else np.add(onto, counted, out=onto)
+    if onto is None:
+        return counted
+    return np.add(onto, counted, out=onto)
 
 
 def sum_of(totals: Iterable[NDArray[np.int64] | None]) -> NDArray[np.int64]:

@@ -432,7 +432,9 @@ def plain_number(value: float, first_day: int | None = None) -> float | int | st
     """
     if first_day is not None:
         return date_of(value + first_day)
-    return int(value) if value.is_integer() and abs(value) < 2**53 else value
+    if value.is_integer() and abs(value) < 2**53:
+        return int(value)
+    return value
 
 
 def composed(name: str) -> str:

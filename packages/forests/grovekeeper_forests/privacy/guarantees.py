@@ -270,7 +270,9 @@ def of_two_parts(*, is_one_dataset: bool) -> str:
         is_one_dataset: whether both parts are of one dataset, on cells that no row is
             in both of.
     """
-    return _TWO_PARTS_OF_ONE_DATASET if is_one_dataset else _PARTS_OF_TWO_DATASETS
+    if is_one_dataset:
+        return _TWO_PARTS_OF_ONE_DATASET
+    return _PARTS_OF_TWO_DATASETS
 
 
 def _replaced_delta(amount: Amount, delta: SplitDelta) -> Fraction:

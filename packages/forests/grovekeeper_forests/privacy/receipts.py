@@ -161,7 +161,9 @@ def _leaf(event: Event) -> str:
 
 
 def _whole_numbers(count: int) -> str:
-    return "a whole number with" if count == 1 else f"{count} whole numbers, each with"
+    if count == 1:
+        return "a whole number with"
+    return f"{count} whole numbers, each with"
 
 
 def _spread(event: PermuteAndFlip | ExponentialMechanism) -> str:

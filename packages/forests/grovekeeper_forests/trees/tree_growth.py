@@ -415,7 +415,9 @@ def split_utilities(
                 continue
             counts = histogram[:, begin:end]
             total = counts.sum(axis=1, keepdims=True)
-            side = counts if candidates.equals[of_feature][0] else counts.cumsum(axis=1)
+            side = counts
+            if not candidates.equals[of_feature][0]:
+                side = counts.cumsum(axis=1)
             scores[:, of_feature] = split_utility(
                 side[:, codes], total - side[:, codes], utility
             )

@@ -198,7 +198,9 @@ class LocalHistograms:
         """The rows of ``tree``: all rows, or the rows that the keyed hash assigns to
         the tree; in one part or two.
         """
-        in_tree = None if self._shard is None else np.flatnonzero(self._shard == tree)
+        in_tree = None
+        if self._shard is not None:
+            in_tree = np.flatnonzero(self._shard == tree)
         key, share = self._assignment.key, self._assignment.structure_share
         if not share:
             return self._of_rows(in_tree)

@@ -270,7 +270,9 @@ def grow_from_both(
         tree_price.levels_of(plan.unlabelled.event),
         TreePrice.of(plan.event).leaves,
     )
-    n_shards = plan.n_trees if tree_parameters.is_sharded(plan.parameters) else 0
+    n_shards = 0
+    if tree_parameters.is_sharded(plan.parameters):
+        n_shards = plan.n_trees
     assigned = Assignment.drawn(randomness, n_shards=n_shards)
     without, labelled = (
         parts_of(dataset, encoding, LocalHistograms, assigned, has_labels)

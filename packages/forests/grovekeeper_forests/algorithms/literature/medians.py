@@ -184,7 +184,9 @@ def _median(
     split; ``None`` without one.
     """
     splits = _random_feature(encoding, parting, randomness)
-    return int(splits[evenness[splits].argmax()]) if len(splits) else None
+    if len(splits):
+        return int(splits[evenness[splits].argmax()])
+    return None
 
 
 def label_trees(

@@ -490,7 +490,10 @@ class MedianTrees(PathForest):
         with many features, too shallow with few. Where two datasets are learned from,
         the smaller of their depths is taken.
         """
-        paying = [facts] if facts.unlabelled is None else [facts, facts.unlabelled]
+        if facts.unlabelled is None:
+            paying = [facts]
+        else:
+            paying = [facts, facts.unlabelled]
         strength = min(part.size * float(part.epsilon) for part in paying) / int(
             settled["n_estimators"]
         )

@@ -81,7 +81,9 @@ class BoostedFamily:
         """
         n_leaves = n_leaves_of(plan)
         n_scores = loss_of(schema.n_classes).n_scores
-        n_starts = START_AND_SPREAD if schema.label.is_number else n_scores
+        n_starts = n_scores
+        if schema.label.is_number:
+            n_starts = START_AND_SPREAD
         private = len(quantile_bins.private_features(schema))
         temperature: Layouts = {}
         if _is_measured(plan, schema):

@@ -187,7 +187,9 @@ class LevelTrees:
             zip(self._stages, self._scales.levels, strict=True)
         ):
             goes_on = goes_on and bool(alive.any())
-            n_leaves = 1 << len(chosen) if n_selections == stage and not goes_on else 0
+            n_leaves = 0
+            if n_selections == stage and not goes_on:
+                n_leaves = 1 << len(chosen)
             self._forfeit(stage, n_leaves, int(not goes_on), randomness)
             if not goes_on:
                 continue
@@ -205,7 +207,9 @@ class LevelTrees:
                 alive[choice] = False
                 self._descend(rows, len(chosen), choice)
                 chosen.append(choice)
-        n_leaves = 1 << len(chosen) if n_selections == len(self._stages) else 0
+        n_leaves = 0
+        if n_selections == len(self._stages):
+            n_leaves = 1 << len(chosen)
         self._forfeit(len(self._stages), n_leaves, 0, randomness)
         for level in range(len(chosen), self._depth):
             self._descend(rows, level, None)
@@ -276,7 +280,9 @@ class LevelTrees:
             stopping = fourth_roots.norms(rows.leaf_histogram())
             utilities = np.append(utilities, stopping.sum())
         choice = randomness.permute_and_flip(utilities, inverse_scale=scale)
-        return tuple(sets[choice].tolist()) if choice < len(gains) else ()
+        if choice < len(gains):
+            return tuple(sets[choice].tolist())
+        return ()
 
 
 def joint_utilities(

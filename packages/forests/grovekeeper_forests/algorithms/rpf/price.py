@@ -688,7 +688,9 @@ def default_pairs(schema: Schema) -> str:
     """Pairs if the schema has at least two ordered columns, but not too many to
     tabulate every pair.
     """
-    return PAIRS if 2 <= len(ordered_columns(schema)) <= MAX_ORDERED else NO_PAIRS
+    if 2 <= len(ordered_columns(schema)) <= MAX_ORDERED:
+        return PAIRS
+    return NO_PAIRS
 
 
 def default_share(facts: PublicFacts, n_trees: int) -> str:
@@ -709,7 +711,10 @@ def default_depth(facts: PublicFacts, n_trees: int, *, by_level: bool) -> int:
     one split per level are deeper.
     """
     strength = math.log2(max(facts.size * float(facts.epsilon) / n_trees, 4.0))
-    by_size = 0.75 * strength - 3.2 if by_level else 0.65 * strength - 2.5
+    if by_level:
+        by_size = 0.75 * strength - 3.2
+    else:
+        by_size = 0.65 * strength - 2.5
     depth = round(by_size + 0.35 * math.log2(facts.schema.n_classes / 2))
     return min(max(depth, _MIN_RULE_DEPTH), _MAX_RULE_DEPTH)
 

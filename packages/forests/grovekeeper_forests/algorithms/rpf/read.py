@@ -366,7 +366,10 @@ def scores_of_tree(
     prior /= prior.sum()
     around = _neighbourhood(evidence, noise, prior) if by_level else prior
     shares = _shrunk(evidence, np.sqrt(2.0) * noise, around)
-    real = np.log(shares) if is_first else LATER_STEP * (np.log(shares) - np.log(prior))
+    if is_first:
+        real = np.log(shares)
+    else:
+        real = LATER_STEP * (np.log(shares) - np.log(prior))
     real -= real.mean(axis=1, keepdims=True)
     scores = np.zeros(counts.shape, dtype=np.int32)
     scores[is_reached] = np.rint(real * 2**SCORE_BITS)

@@ -198,5 +198,10 @@ def half_width_before(plan: EvaluationPlan, size: int | None) -> float | None:
         for name in (ROWS, ABSOLUTE)
     )
     # The widest case: all errors are the largest.
-    half_width = (width + n_width) / (size - n_width) if size > n_width else math.inf
-    return plan.scale.largest * half_width if half_width < 1.0 else None
+    if size > n_width:
+        half_width = (width + n_width) / (size - n_width)
+    else:
+        half_width = math.inf
+    if half_width < 1.0:
+        return plan.scale.largest * half_width
+    return None

@@ -102,7 +102,9 @@ def majority(counts: Sequence[float]) -> tuple[int, float] | None:
     """
     rows = np.maximum(np.asarray(counts, dtype=np.float64), 0.0)
     largest = int(rows.argmax())
-    return None if rows.sum() == 0 else (largest, float(rows[largest] / rows.sum()))
+    if rows.sum() == 0:
+        return None
+    return (largest, float(rows[largest] / rows.sum()))
 
 
 def auroc(evaluation: Evaluation) -> Auroc | None:

@@ -172,7 +172,9 @@ class _Tree:
             pooled = arrays["counts"][self.number, leaves].sum(axis=0)
             answer = normalised(np.maximum(pooled.astype(np.float64), 0.0))
         best = int(answer.argmax())
-        share = None if "labels" in arrays and is_leaf else float(answer[best])
+        share = None
+        if not ("labels" in arrays and is_leaf):
+            share = float(answer[best])
         return Node(label=self.label.classes[best], share=share, n_leaves=len(leaves))
 
     def _split(self, heap: int) -> tuple[int, NDArray[np.bool_]]:

@@ -245,7 +245,9 @@ def _in_numbers(plan: Plan, expected_rows: object) -> list[str]:
     depth = int(plan.parameters["max_depth"])
     if not isinstance(expected_rows, int) or noise is None:
         return []
-    shares = plan.n_trees if plan.parameters.get("assignment") == "sharded" else 1
+    shares = 1
+    if plan.parameters.get("assignment") == "sharded":
+        shares = plan.n_trees
     of_a_leaf = expected_rows / shares / 2**depth
     epsilon = float(plan.terms.epsilon)
     return [

@@ -299,7 +299,9 @@ def error_before(
     n_width, width = (_half_width(*each, LEVEL, n=2) for each in priced)
     reach = priced[1][0].reach
     # The widest case: all rows are at a bound.
-    return (width + reach * n_width) / (size - n_width) if size > n_width else None
+    if size > n_width:
+        return (width + reach * n_width) / (size - n_width)
+    return None
 
 
 _DIGITS = range(100, 1_000)

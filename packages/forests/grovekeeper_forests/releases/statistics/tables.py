@@ -378,7 +378,9 @@ class _TableReader:
             raise self._invalid("too-many", "by", limit=MAX_BY)
         own = self._own_columns(statistic)
         axes = self._axes(by, own)
-        value = self._value(statistic) if statistic in _OF_A_NUMBER else None
+        value = None
+        if statistic in _OF_A_NUMBER:
+            value = self._value(statistic)
         return Table(
             statistic,
             value,
@@ -437,7 +439,9 @@ class _TableReader:
             raise self._invalid(
                 "too-few" if len(columns) < 2 else "too-many", "columns"
             )
-        return [str(column)] if statistic == HISTOGRAM else list(columns)
+        if statistic == HISTOGRAM:
+            return [str(column)]
+        return list(columns)
 
     def _axes(self, by: Sequence[str], own: Sequence[str]) -> tuple[Axis, ...]:
         names = [*by, *own]

@@ -187,7 +187,9 @@ class Columns:
 
 def _cuts(feature: Feature, edges: NDArray[np.float64]) -> NDArray[np.float64]:
     """The cuts of a numeric feature, including the cut below the bin of MISSING."""
-    return np.append(edges, as_number(feature).upper) if feature.missing else edges
+    if feature.missing:
+        return np.append(edges, as_number(feature).upper)
+    return edges
 
 
 def add_values(graph: Graph, encoding: Encoding, columns: Columns | None = None) -> str:

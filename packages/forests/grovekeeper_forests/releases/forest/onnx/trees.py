@@ -326,7 +326,9 @@ class _ShiftedMatrix:
         ]
         rest = [index for index, feature in numbered if not layers.is_moved(feature)]
         self._order = [index for index, _ in (*numbers, *ordered)]
-        parts = [_ticks(graph, matrix, declared.place, numbers)] if numbers else []
+        parts = []
+        if numbers:
+            parts = [_ticks(graph, matrix, declared.place, numbers)]
         if ordered:
             encoded = [
                 columns.add_encoder(graph, feature, _ticks_of_codes(feature))
@@ -417,7 +419,9 @@ def add_probabilities(graph: Graph, sums: str, *, read_out: str, n_outputs: int)
         return graph.add("Softmax", sums, axis=1)
     zeros = graph.add("Sub", sums, sums)
     softmax = graph.add("Softmax", graph.add("Concat", zeros, sums, axis=1), axis=1)
-    return _calibrated(graph, softmax) if read_out == CALIBRATED else softmax
+    if read_out == CALIBRATED:
+        return _calibrated(graph, softmax)
+    return softmax
 
 
 def _normalised(graph: Graph, sums: str, *, n_classes: int) -> str:
