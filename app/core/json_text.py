@@ -31,13 +31,13 @@ def check_nodes(text: bytes, limit: int) -> None:
         raise TooLarge("the number of values and names in the body", limit)
 
 
-def not_json(body: bytes, what: str = "the body") -> MalformedRequest:
-    """The refusal of a text that a parser did not read: where its first fault is, and
+def not_json(body: bytes) -> MalformedRequest:
+    """The refusal of a body that a parser did not read: where its first fault is, and
     what it is, without quoting it.
 
     Reads the text again, since not every parser tells the place.
     """
-    return MalformedRequest(f"{what} is not JSON: {strict_json.fault(body)}")
+    return MalformedRequest(f"the body is not JSON: {strict_json.fault(body)}")
 
 
 def loads_exactly(body: bytes, *, max_nodes: int) -> Any:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from operator import itemgetter
-from typing import Literal, Self, TypeAlias
+from typing import Literal, Self, TypeAlias, TypeVar
 
 from sqlalchemy import or_, select, update
 from sqlalchemy.orm import Session
@@ -27,6 +27,8 @@ from app.ledger import tables
 from app.ledger.admission import AskedAmount
 from app.ledger.tables import ReservationRow, RulesRow
 from grovekeeper_common.limit_words import LimitedBy
+
+_Limit = TypeVar("_Limit", int, datetime)
 
 
 @dataclass(frozen=True)
@@ -191,10 +193,10 @@ def loosens(before: Rules, after: Rules) -> bool:
     request count as a loosening, too: one quota must imply the earlier one.
     """
     return (
-        _is_higher(after.largest_job, before.largest_job)
-        or _is_higher(after.approval_above, before.approval_above)
+        _is_wider(after.largest_job, before.largest_job)
+        or _is_wider(after.approval_above, before.approval_above)
         or (before.is_frozen and not after.is_frozen)
-        or _is_later(after.erase_rows_at, before.erase_rows_at)
+        or _is_wider(after.erase_rows_at, before.erase_rows_at)
         or not all(
             any(quota.implies(earlier) for quota in after.quotas)
             for earlier in before.quotas
@@ -231,11 +233,7 @@ def total_on(requests: Sequence[AskedAmount], account_id: str) -> int:
     )
 
 
-def _is_higher(after: int | None, before: int | None) -> bool:
-    return before is not None and (after is None or after > before)
-
-
-def _is_later(after: datetime | None, before: datetime | None) -> bool:
+def _is_wider(after: _Limit | None, before: _Limit | None) -> bool:
     return before is not None and (after is None or after > before)
 
 

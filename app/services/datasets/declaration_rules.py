@@ -9,6 +9,7 @@ from app.core.errors import FieldProblem, InvalidRequest, field_problem
 from app.datasets import unit_names
 from app.datasets.catalog import PROTECTS_LABEL
 from app.wire.datasets import DatasetIn, LabelIn, PartitionIn
+from grovekeeper_common.number_text import two_significant_digits
 from grovekeeper_forests import limits as forest_limits
 from grovekeeper_forests.data.schema import (
     Feature,
@@ -235,14 +236,6 @@ def _feature(partition: PartitionIn, schema: Schema) -> Feature | None:
         (feature for feature in schema.features if feature.name == partition.column),
         None,
     )
-
-
-def two_significant_digits(size: int) -> int:
-    """A declared size rounded to two significant digits, half up; below 100 as it was
-    declared. No row is counted.
-    """
-    scale: int = 10 ** max(len(str(size)) - 2, 0)
-    return (2 * size + scale) // (2 * scale) * scale
 
 
 def _alike_names(declaration: DatasetIn) -> list[FieldProblem]:

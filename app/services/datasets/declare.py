@@ -30,11 +30,7 @@ from app.ledger.statements import Limit
 from app.ledger.tables import EntryKind
 from app.services.authorization import refreshed, write_as
 from app.services.datasets import membership
-from app.services.datasets.declaration_rules import (
-    checked_columns,
-    read_partitions,
-    two_significant_digits,
-)
+from app.services.datasets.declaration_rules import checked_columns, read_partitions
 from app.services.datasets.show import dataset_out, declared_out
 from app.services.guarantees import guarantee_of
 from app.services.installation import Installation
@@ -45,6 +41,7 @@ from app.wire.datasets import (
     DeclarationOut,
     PrivacyUnitIn,
 )
+from grovekeeper_common.number_text import two_significant_digits
 from grovekeeper_forests import amounts
 from grovekeeper_forests.data.schema import (
     Schema,

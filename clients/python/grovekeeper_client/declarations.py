@@ -5,6 +5,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from grovekeeper_client.dummies import declared_partition
+from grovekeeper_common.number_text import two_significant_digits
 
 
 def edited(declaration: Mapping[str, Any], facts: Mapping[str, Any]) -> list[str]:
@@ -45,7 +46,7 @@ def _normal(member: str, value: Any) -> Any:
             case "partitions":
                 return [_partition(part) for part in value]
             case "public_size" if value is not None:
-                return _two_significant_digits(value)
+                return two_significant_digits(value)
             case "budget":
                 return _budget(value, "epsilon")
     except (AttributeError, InvalidOperation, KeyError, TypeError):
@@ -66,7 +67,7 @@ def _partition(partition: Mapping[str, Any]) -> dict[str, Any]:
     stated = {name: value for name, value in partition.items() if value is not None}
     if "sizes" in stated:
         stated["sizes"] = {
-            size["cell"]: _two_significant_digits(size["rows"])
+            size["cell"]: two_significant_digits(size["rows"])
             for size in stated["sizes"]
         }
     return stated
@@ -76,9 +77,3 @@ def _budget(budget: Mapping[str, Any], cap: str) -> tuple[Any, Decimal | None]:
     accountant = budget["accountant"]
     epsilon = Decimal(str(budget[cap])) if accountant == "pure" else None
     return accountant, epsilon
-
-
-def _two_significant_digits(size: int) -> int:
-    """As the service rounds declared sizes: half up; below 100 as it is."""
-    scale: int = 10 ** max(len(str(size)) - 2, 0)
-    return (2 * size + scale) // (2 * scale) * scale

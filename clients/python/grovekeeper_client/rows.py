@@ -14,7 +14,7 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from grovekeeper_common.number_text import BLANKS
+from grovekeeper_common.number_text import BLANKS, text_of_number
 from grovekeeper_common.text_cells import TYPES_OF_TEXT, is_mark, marks_of
 
 _BATCH_ROWS = 65_536
@@ -30,8 +30,6 @@ Scalar: TypeAlias = str | int | float | bool | None
 Feature: TypeAlias = Mapping[str, Any]
 """A feature of the public schema, as a model card shows it."""
 
-_LEAST_PLAIN = 1e-6
-_FIRST_WITH_POWER = 1e21
 """Between them a number is written without a power of ten."""
 
 _MISSING_TYPES = ("NAType", "NaTType")
@@ -706,11 +704,7 @@ def _text_of_number(value: Any) -> str:
         return str(int(value))
     if isinstance(value, Decimal) and value.is_finite():
         return format(value if value else value.copy_abs(), "f")
-    number = float(value)
-    if number and not _LEAST_PLAIN <= abs(number) < _FIRST_WITH_POWER:
-        mantissa, sign, power = repr(number).partition("e")
-        return f"{mantissa}e{int(power):+d}" if sign else mantissa
-    return format(Decimal(repr(number or 0.0)), "f").removesuffix(".0")
+    return text_of_number(float(value))
 
 
 def _python_scalar(cell: Any) -> Any:

@@ -1,5 +1,5 @@
-"""Reads the text of a number as uploads do, wherever people type or export one, and
-writes one as a category.
+"""Reads the text of a number as uploads do, wherever people type or export one, writes
+one as a category, and rounds a declared size.
 """
 
 import math
@@ -65,10 +65,16 @@ def with_point(text: str) -> str:
 def text_of_number(number: float) -> str:
     """The shortest decimal that is read as a number, as JavaScript writes it, but for
     infinities.
-
-    The client has the same rule (``grovekeeper_client.rows``).
     """
     if number and not _LEAST_PLAIN <= abs(number) < _FIRST_WITH_POWER:
         mantissa, sign, power = repr(number).partition("e")
         return f"{mantissa}e{int(power):+d}" if sign else mantissa
     return format(Decimal(repr(number or 0.0)), "f").removesuffix(".0")
+
+
+def two_significant_digits(size: int) -> int:
+    """A declared size rounded to two significant digits, half up; below 100 as it was
+    declared. No row is counted.
+    """
+    scale: int = 10 ** max(len(str(size)) - 2, 0)
+    return (2 * size + scale) // (2 * scale) * scale

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.core import limits
-from app.services.datasets.declaration_rules import two_significant_digits
+from grovekeeper_common.number_text import two_significant_digits
 
 
 @pytest.mark.parametrize(
