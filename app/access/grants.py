@@ -199,7 +199,7 @@ def authority(session: Session, row: KeyRow | None, *, now: Now) -> Principal:
         or _is_past_its_end(session, row, now=now)
     ):
         raise Unauthenticated
-    roles = frozenset(Role(role) for role in row.roles)
+    roles = frozenset(map(Role, row.roles))
     return Principal(
         row.id,
         roles,

@@ -263,7 +263,7 @@ def _document_headers(paths: dict[str, dict[str, Any]]) -> None:
     """
     for path, methods in paths.items():
         item = re.compile(re.escape(path) + r"/\{\w+\}")
-        is_readable = any(item.fullmatch(other) for other in paths)
+        is_readable = any(map(item.fullmatch, paths))
         made = {"201": ("Location",)} if is_readable else {}
         for operation in methods.values():
             for status, answer in operation["responses"].items():

@@ -402,7 +402,7 @@ def _members(error: GrovekeeperError) -> dict[str, Any]:
     match error:
         case errors.InvalidRequest():
             shown = error.errors[: forest_limits.MAX_REPORTED_PROBLEMS]
-            return {"errors": [_field_problem(item) for item in shown]}
+            return {"errors": list(map(_field_problem, shown))}
         case errors.RowsInvalid() | errors.CellsUnread():
             columns = [
                 {name: value for name, value in vars(item).items() if value}

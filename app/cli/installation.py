@@ -410,7 +410,7 @@ def restore(
     restored = restore_backup(
         call.settings(migration_url=migration_url), folder, accept_loss=accept_loss
     )
-    closed = [str(loss) for loss in restored.losses]
+    closed = list(map(str, restored.losses))
     call.output.json(
         {"made_at": restored.made_at, "lost": closed, "problems": restored.problems}
     )

@@ -83,7 +83,7 @@ def _tagged(value: object) -> object:
         case int() | Decimal():
             return {"$number": _number_text(Decimal(value))}
         case list():
-            return [_tagged(item) for item in value]
+            return list(map(_tagged, value))
         case dict():
             return {"$object": {key: _tagged(item) for key, item in value.items()}}
     raise TypeError("not a JSON value")

@@ -401,7 +401,7 @@ def _texts_in_dictionaries(
         for field in parquet.schema_arrow
         if has_text(field.type) and _composed(field.name) in categories
     }
-    groups = [facts.row_group(number) for number in range(facts.num_row_groups)]
+    groups = list(map(facts.row_group, range(facts.num_row_groups)))
     names = []
     for leaf in range(facts.num_columns):
         name = facts.schema.column(leaf).path
@@ -662,7 +662,7 @@ def _texts_of_floats(numbers: NDArray[np.float64]) -> pa.Array:
     is_other = ~is_plain & ~np.isnan(numbers)
     if is_other.any():
         different, places = np.unique(numbers[is_other], return_inverse=True)
-        others = _array([text_of_number(number) for number in different.tolist()])
+        others = _array(list(map(text_of_number, different.tolist())))
         texts = pc.replace_with_mask(
             texts, mask(is_other), others.take(_integers(places))
         )

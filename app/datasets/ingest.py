@@ -353,7 +353,7 @@ class _Intake:
             # frees the memory that the limit is for
             self._folds, self._names = [], []
             return
-        folds = [unit_names.folded(name) for name in names]
+        folds = list(map(unit_names.folded, names))
         fold_ids = unit_row_ids(folds, dataset_key=self._rules.dataset_key)
         self._names.append(b"".join(name[:_COMPARED_BYTES] for name in ids))
         self._folds.append(b"".join(fold[:_COMPARED_BYTES] for fold in fold_ids))

@@ -239,7 +239,7 @@ class Log:
             .where(BlockRow.position >= low, BlockRow.position < high)
             .order_by(BlockRow.position)
         )
-        return [bytes.fromhex(text) for text in self.session.execute(query).scalars()]
+        return list(map(bytes.fromhex, self.session.execute(query).scalars()))
 
     def _leaves(self, low: int, high: int) -> list[bytes]:
         query = (
@@ -251,7 +251,7 @@ class Log:
             )
             .order_by(EntryRow.sequence)
         )
-        return [leaf(text) for text in self.session.execute(query).scalars()]
+        return list(map(leaf, self.session.execute(query).scalars()))
 
     def complete(self, sequence: int) -> None:
         """Stores the subtrees that the newest entry, which is flushed, completes."""

@@ -129,7 +129,7 @@ def remove(session: Session, model_id: str) -> str:
 def digests(session: Session) -> set[str]:
     """Digests of the files of all releases."""
     query = select(ReleaseRow.digest).where(ReleaseRow.digest.is_not(None))
-    return {str(digest) for digest in session.execute(query).scalars()}
+    return set(map(str, session.execute(query).scalars()))
 
 
 def is_referenced(session: Session, digest: str) -> bool:

@@ -400,7 +400,7 @@ def _unpacked(content: memoryview, datatype: str, n_elements: int) -> Cells | No
     numbers = np.frombuffer(content, dtype=dtype)
     if datatype == _BOOLEANS:
         if bytes(content).strip(b"\0\1") == b"":
-            return [bool(number) for number in numbers.tolist()]
+            return list(map(bool, numbers.tolist()))
         return None
     if n_elements > limits.MAX_CELLS_AT_ONCE:
         return numbers.astype(np.float64)

@@ -42,7 +42,7 @@ def create_key(
     Raises:
         InvalidRequest: the key would expire in the past, or too late.
     """
-    roles = [Role(role) for role in body.roles]
+    roles = list(map(Role, body.roles))
     with write_as(installation, principal) as (session, principal):
         principal.require(Role.ADMIN)
         at = installation.database.now(session)
@@ -131,7 +131,7 @@ def list_keys(
             lambda limit: keys.page(session, after=page.cursor, limit=limit, part=part),
             lambda row: row.id,
         )
-        return KeyList(keys=[_key_out(row) for row in shown], next=following)
+        return KeyList(keys=list(map(_key_out, shown)), next=following)
 
 
 def revoke_key(installation: Installation, principal: Principal, key_id: str) -> None:

@@ -410,7 +410,7 @@ def _built(outline: _Outline, most_rows: int) -> PredictBody:
     """
     if len(outline.rows or ()) > most_rows:
         raise TooLarge("the number of rows", most_rows)
-    rows = None if outline.rows is None else [_rows.decode(row) for row in outline.rows]
+    rows = None if outline.rows is None else list(map(_rows.decode, outline.rows))
     columns = None
     if outline.columns is not None:
         columns = {

@@ -195,7 +195,7 @@ def stated_once(epsilon: Fraction | None, info: ValidationInfo) -> Fraction | No
     """Checks that a cap is stated as one of an ε, a ρ and a μ; a validator of the ε,
     which stands behind the fields ``rho`` and ``mu``.
     """
-    in_units = [info.data.get(name) for name in ("rho", "mu")]
+    in_units = list(map(info.data.get, ("rho", "mu")))
     n_stated = len([epsilon, *in_units]) - [epsilon, *in_units].count(None)
     # a ρ or a μ that is wrong has no value here, and a problem of its own
     if n_stated == 0 and {"rho", "mu"} <= info.data.keys():

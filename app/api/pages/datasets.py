@@ -85,7 +85,7 @@ def list_datasets(
     budgets = attention.budgets(*visit.by, listed.datasets)
     return visit.page(
         "datasets",
-        budgets=[budget_row(budget) for budget in budgets],
+        budgets=list(map(budget_row, budgets)),
         erased=[item for item in listed.datasets if item.deleted_at is not None],
         fields=fields.model_dump(),
         roles=get_args(GrantedRole),

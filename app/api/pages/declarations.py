@@ -295,15 +295,15 @@ def declaration(form: Form, *, step: str) -> dict[str, Any]:
     body: dict[str, Any] = {
         "name": form.get("name", "").strip(),
         "schema": {
-            "features": [_feature(column) for column in rows(form, "f")],
-            "labels": [_label(row) for row in rows(form, "l")],
+            "features": list(map(_feature, rows(form, "f"))),
+            "labels": list(map(_label, rows(form, "l"))),
         },
         "budget": budget,
     }
     if step == "columns":
         return body
     body |= {
-        "partitions": [_partition(row) for row in rows(form, "p")],
+        "partitions": list(map(_partition, rows(form, "p"))),
         "public_size": number_in(form.get("public_size", "")),
     }
     unit_column = form.get("unit.column", "").strip()
@@ -369,7 +369,7 @@ def _partitions(drafted: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     partitions = drafted.get("partitions")
     if not isinstance(partitions, list):
         return []
-    return [_object(partition) for partition in partitions]
+    return list(map(_object, partitions))
 
 
 def _object(value: object) -> Mapping[str, Any]:

@@ -176,7 +176,7 @@ def _table_of(confusion: ConfusionOut) -> _TableOfCounts:
     rows = []
     for true_class, counts in zip(confusion.classes, confusion.counts, strict=True):
         # At least one: noise alone may leave a row without counts.
-        whole = max(sum(abs(count) for count in counts), 1)
+        whole = max(sum(map(abs, counts)), 1)
         cells = [
             (f"{count:,.0f}", pictures.part_class(count, whole)) for count in counts
         ]

@@ -21,7 +21,7 @@ def show_home(visit: Visitor) -> Response:
         found=found,
         needs=needs_of(found),
         n_decisions=len(found.approvals) + len(found.proposals),
-        budgets=[budget_row(budget) for budget in found.budgets],
+        budgets=list(map(budget_row, found.budgets)),
         lines=lines_of(found.recent),
         may_declare=may_declare(visit.caller),
     )

@@ -115,7 +115,7 @@ def list_models(visit: Visitor, page: Page, dataset: NameFilter = None) -> Respo
     may_choose = of is not None and has_role(*visit.by, of.id, TRAIN)
     return visit.page(
         "models",
-        models=[listed_model(model) for model in listed.models],
+        models=list(map(listed_model, listed.models)),
         columns=_COLUMNS,
         following=listed.next,
         of=of,
@@ -134,7 +134,7 @@ def compare_models(
         compared = models.compare_models(*visit.by, chosen.models).models
     return visit.page(
         "comparison",
-        models=[listed_model(model) for model in compared],
+        models=list(map(listed_model, compared)),
         parameters=dict.fromkeys(
             name for model in compared for name in model.parameters
         ),

@@ -312,7 +312,7 @@ def odds_scale(chances: Collection[str]) -> Markup:
     """Draw a scale from a coin (50 %) to certainty (100 %) with a dot at the first
     chance, open dots at the others, and marks at ε = 0.1, 1 and 3.
     """
-    percent = ", ".join(odds_words.percent(chance) for chance in chances)
+    percent = ", ".join(map(odds_words.percent, chances))
     mark = Markup(
         '<line class="axis" x1="{x}%" x2="{x}%" y1="4" y2="12"/><text class="middle" x="{x}%" y="28">ε = {e}</text>'
     )

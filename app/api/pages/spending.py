@@ -349,7 +349,7 @@ def _algorithms_for(
     """The algorithms that run on a dataset and need no second one: those that its
     account accepts. Where all labels are numbers, those that predict numbers.
     """
-    listed = [AlgorithmOut.model_validate(item) for item in catalogue.algorithms()]
+    listed = list(map(AlgorithmOut.model_validate, catalogue.algorithms()))
     accountant = dataset["account"]["accountant"]
     return [
         algorithm

@@ -50,7 +50,7 @@ def list_statistics(visit: Visitor, dataset: str, page: Page) -> Response:
         "statistics",
         dataset=of,
         tabs=tabs_of(visit, of.id, "Statistics"),
-        rows=[summary_row(released) for released in listed.statistics],
+        rows=list(map(summary_row, listed.statistics)),
         following=listed.next,
     )
 
@@ -228,7 +228,7 @@ def show_statistics(visit: Visitor, statistics_id: str) -> Response:
         "released_statistics",
         released=released,
         summary=summary_row(released),
-        tables=[shown_table(table) for table in released.tables],
+        tables=list(map(shown_table, released.tables)),
         counts_rows=any(table.total for table in released.tables),
         unit=words.unit_of(dataset.privacy_unit["column"]),
         may_see_ledger=has_role(*visit.by, dataset.id, SEE_LEDGER),

@@ -214,7 +214,7 @@ def _lines(table: StatisticsTableOut, *, from_zero: bool) -> list[Line]:
 def _grid(table: StatisticsTableOut) -> CountGrid:
     *down, across = table.axes
     n_across = len(across.cells)
-    largest = max(_count(row) for row in table.rows)
+    largest = max(map(_count, table.rows))
     lines = []
     for start in range(0, len(table.rows), n_across):
         numbers = table.rows[start : start + n_across]

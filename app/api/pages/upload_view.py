@@ -54,7 +54,7 @@ def shown_report(answer: Mapping[str, Any]) -> Report:
         stored=stored,
         warnings=answer["warnings"],
         dropped=answer["dropped"],
-        columns=[_report_on(column) for column in answer["columns"]],
+        columns=list(map(_report_on, answer["columns"])),
     )
 
 

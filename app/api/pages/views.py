@@ -138,14 +138,14 @@ class ShownProblem:
 def shown_problem(error: GrovekeeperError) -> tuple[int, ShownProblem]:
     """Return the status of a named error, and its problem."""
     body, row = problems.problem_of(error)
-    wrong_fields = [_wrong_field(item) for item in body.get("errors", ())]
+    wrong_fields = list(map(_wrong_field, body.get("errors", ())))
     return row.status, ShownProblem(
         title=body["title"],
         sentence="" if "errors" in body else words.sentence(body["detail"]),
         advice=_ADVICE.get(row.slug, ""),
         wrong_fields=wrong_fields,
         largest_that_fits=body.get("largest_that_fits"),
-        columns=[_wrong_column(column) for column in body.get("columns", ())],
+        columns=list(map(_wrong_column, body.get("columns", ()))),
     )
 
 
@@ -193,7 +193,7 @@ def _place_of(column: Mapping[str, Any]) -> str:
     """Where a column without a name stands."""
     if not column.get("positions"):
         return "the file"
-    positions = ", ".join(str(position) for position in column["positions"])
+    positions = ", ".join(map(str, column["positions"]))
     return f"number {positions} of the header"
 
 
@@ -239,7 +239,7 @@ def _node(name: str, value: Any) -> TreeNode:
         case dict():
             return TreeNode(name, events=[tree_of(value)])
         case [dict(), *_]:
-            events = [tree_of(event) for event in value]
+            events = list(map(tree_of, value))
             return TreeNode(name, events=events, is_list=True)
         case _:
             return TreeNode(name, str(value))

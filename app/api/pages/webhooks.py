@@ -61,7 +61,7 @@ def _page(visit: Visit, dataset: str) -> Response:
     above = of_every_tab(visit, dataset, "Webhooks")
     id_ = above["dataset"]["id"]
     listed = if_permitted(lambda: webhooks.list_webhooks(*visit.by, id_).webhooks)
-    shown = None if listed is None else [shown_webhook(item) for item in listed]
+    shown = None if listed is None else list(map(shown_webhook, listed))
     return visit.page("dataset_webhooks", **above, webhooks=shown)
 
 

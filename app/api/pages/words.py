@@ -62,7 +62,7 @@ def grouped(number: float) -> str:
 
 def listed(values: Sequence[object]) -> str:
     """The first values of a list, and how many more there are."""
-    shown = ", ".join(str(value) for value in values[:_LISTED])
+    shown = ", ".join(map(str, values[:_LISTED]))
     more = len(values) - _LISTED
     return f"{shown} and {more} more" if more > 0 else shown
 

@@ -48,9 +48,7 @@ def list_algorithms(_: Caller) -> AlgorithmList:
     defaults.
     """
     return AlgorithmList(
-        algorithms=[
-            AlgorithmOut.model_validate(item) for item in catalogue.algorithms()
-        ]
+        algorithms=list(map(AlgorithmOut.model_validate, catalogue.algorithms()))
     )
 
 

@@ -102,8 +102,8 @@ class _Backup:
                         for dataset_id in _books(session)
                     ]
             with suppress(_FileGone):
-                copied = [self._copied(file) for file in files]
-                copied += [self._copied_book(dataset_id) for dataset_id in books]
+                copied = list(map(self._copied, files))
+                copied += list(map(self._copied_book, books))
                 listed = {name: self._files[name] for name in [*copied, DATABASE]}
                 # copied by earlier attempts, and erased since
                 for name in self._files.keys() - listed.keys():

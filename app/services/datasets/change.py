@@ -138,7 +138,7 @@ def _checked(dataset: Dataset, columns: SchemaIn) -> Schema:
         privacy_unit=PrivacyUnitIn.model_construct(
             column=dataset.unit_column, max_rows=dataset.max_rows
         ),
-        partitions=[_as_declared(partition) for partition in partitions.declared],
+        partitions=list(map(_as_declared, partitions.declared)),
     )
     schema, problems = checked_columns(declared)
     changes = FieldProblem("/schema", "changes-more-than-columns", accepted=_STAY)

@@ -155,7 +155,7 @@ def _declared(text: bytes) -> tuple[Schema, DatasetIn]:
     try:
         dataset = DatasetIn.model_validate(value)
     except ValidationError as error:
-        faults = [dict(fault) for fault in error.errors(include_input=False)]
+        faults = list(map(dict, error.errors(include_input=False)))
     if dataset is None:
         # out of the handler: the library's error holds the text
         raise NotADeclaration(faults)

@@ -196,7 +196,7 @@ def _out(
             "public_size": row.public_size,
             "population": row.population,
             "warnings": [*large, *dataset.warnings],
-            "epochs": [_epoch(epoch) for epoch in epochs],
+            "epochs": list(map(_epoch, epochs)),
             "created_at": stamps.to_text(row.created_at),
             "deleted_at": stamps.text_or_none(row.deleted_at),
         }

@@ -142,7 +142,7 @@ class Connection:
         keep_unlabelled: bool,
     ) -> "DaskFleet":
         rows = shard_tasks.rows_of(part, asked, keep_unlabelled=keep_unlabelled)
-        return DaskFleet(self, rows, [str(file) for file in part.row_files])
+        return DaskFleet(self, rows, list(map(str, part.row_files)))
 
 
 class DaskFleet:
@@ -278,7 +278,7 @@ class DaskFleet:
         receipts = list(self._receipts.values())
         holders = self._by(ends_at, lambda: self._client.who_has(receipts))
         all_workers: list[str] = []
-        if not all(holders.get(key) for key in self._orders):
+        if not all(map(holders.get, self._orders)):
             all_workers = self._workers(ends_at)
         groups: dict[str, list[str]] = {}
         for key in self._orders:

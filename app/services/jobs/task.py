@@ -97,7 +97,7 @@ class PartRows:
 
     def to_json(self) -> dict[str, Any]:
         """For the child's standard input."""
-        row_files, scope = [str(path) for path in self.row_files], self.scope.to_json()
+        row_files, scope = list(map(str, self.row_files)), self.scope.to_json()
         return {
             **vars(self),
             "row_files": row_files,

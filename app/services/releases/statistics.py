@@ -305,7 +305,7 @@ def _axes_out(table: Table) -> list[AxisOut]:
 
 def _places(axes: Sequence[AxisOut]) -> Iterator[tuple[str, ...]]:
     """The place of each cell of a table, in words; the last axis runs fastest."""
-    return product(*([_in_words(cell) for cell in axis.cells] for axis in axes))
+    return product(*(list(map(_in_words, axis.cells)) for axis in axes))
 
 
 _OF_OURS = re.compile(r'("*)(OTHER|MISSING)\1')

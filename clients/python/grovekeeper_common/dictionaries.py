@@ -277,7 +277,7 @@ def _tables(value: dict[str, Any]) -> list[_Table]:
             several = _objects(schema, "labels")
         else:
             several = [stated]
-        columns = [_of_declaration(feature) for feature in _objects(schema, "features")]
+        columns = list(map(_of_declaration, _objects(schema, "features")))
         labels = {_name(label): _list(label.get("cuts")) for label in several if label}
         for label in filter(None, several):
             column = _Column(_categorical(label, label.get("classes")))
@@ -307,7 +307,7 @@ def _of_resource(resource: Mapping[str, Any]) -> _Table:
     schema = resource["schema"]
     if not isinstance(schema, dict):
         raise NotADictionary("the table schema is in another file: convert that file")
-    columns = [_of_field(field) for field in _objects(schema, "fields")]
+    columns = list(map(_of_field, _objects(schema, "fields")))
     marks = _list(schema.get("missingValues"))
     return _Table(_name(resource), columns, missing_values=marks)
 

@@ -265,7 +265,7 @@ def of_header_line(
         ]
         options = [f"separator={name}" for name in named if name != separator]
         return HeaderProblem("separator-line", _FOR_SPREADSHEETS, *options)
-    known = {composed(name) for name in declared}
+    known = set(map(composed, declared))
     as_stated = _names(line, SEPARATORS[separator])
     for other, words in _IN_WORDS.items():
         names = _names(line, SEPARATORS[other])
@@ -344,7 +344,7 @@ def of_unknown_columns(unknown: Mapping[int, str], n_columns: int) -> str | None
     names = unknown.values()
     if not unknown.get(n_columns, " ") and unknown.get(1, " "):
         return _EMPTY_ENDS
-    if any(_UNNAMED_NAMES.fullmatch(name) for name in names):
+    if any(map(_UNNAMED_NAMES.fullmatch, names)):
         return _UNNAMED
     if len(unknown) < n_columns:
         return None

@@ -287,7 +287,7 @@ class _PrivateTrees(BaseEstimator, ABC):  # type: ignore[misc]
             _by_cell(X), dtype=None, ensure_all_finite=False, estimator=self
         )
         names = schema.feature_names
-        given = [str(name) for name in getattr(X, "columns", names)]
+        given = list(map(str, getattr(X, "columns", names)))
         validate_data(
             self,
             X if hasattr(X, "columns") else cells,
@@ -556,10 +556,10 @@ def _cells(feature: Feature, values: NDArray[Any]) -> Cells:
             [None if _is_missing(value) else _text(value) for value in values.tolist()]
         )
     if feature.is_date:
-        return JsonCells([_day(value) for value in values.tolist()])
+        return JsonCells(list(map(_day, values.tolist())))
     if values.dtype.kind in "iuf":
         return NumberCells(values.astype(np.float64))
-    return JsonCells([_number(value) for value in values.tolist()])
+    return JsonCells(list(map(_number, values.tolist())))
 
 
 def _number(value: Any) -> Any:
@@ -592,4 +592,4 @@ def _is_missing(value: Any) -> bool:
 
 
 def _is_number(classes: NDArray[Any]) -> bool:
-    return all(_NUMBER.fullmatch(text) for text in classes.tolist())
+    return all(map(_NUMBER.fullmatch, classes.tolist()))

@@ -333,7 +333,7 @@ def runs() -> list[Run]:
     order.
     """
     names = sorted({name for table in _tables() for name in table.accuracy})
-    return [_run_of(name) for name in names]
+    return list(map(_run_of, names))
 
 
 def _run_of(name: str) -> Run:

@@ -302,7 +302,7 @@ def _partitions(value: Json) -> tuple[Partition, ...]:
         raise Malformed("partitions is not a list")
     if len(value) > MAX_PARTITIONS:
         raise Malformed(f"there are more than {MAX_PARTITIONS} partitions")
-    result = tuple(_partition(item) for item in value)
+    result = tuple(map(_partition, value))
     if len({partition.name for partition in result}) != len(result):
         raise Malformed("two partitions have the same name")
     return result

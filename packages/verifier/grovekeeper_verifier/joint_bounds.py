@@ -162,7 +162,7 @@ def _groups(domains: Mapping[str, Domain], loads: _Loads) -> list[list[str]]:
         joined = [group for group in groups if group.intersection(names)]
         groups = [group for group in groups if group not in joined]
         groups.append(set[str]().union(*joined))
-    return [sorted(group) for group in groups]
+    return list(map(sorted, groups))
 
 
 def _of_group(

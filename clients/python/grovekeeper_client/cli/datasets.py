@@ -107,7 +107,7 @@ def _cut(text: str) -> tuple[str, list[float]]:
     """The column and the points of an option such as ``los_days=3,7``."""
     column, _, listed = text.rpartition("=")
     try:
-        points = [number_of(point) for point in listed.split(",")]
+        points = list(map(number_of, listed.split(",")))
     except ValueError:
         points = [None]
     numbers = [point for point in points if point is not None]
@@ -181,9 +181,7 @@ def init(
     text = json.dumps(draft.declaration, indent=1, ensure_ascii=False) + "\n"
     if declaration is not None:
         declaration.write_text(text, encoding="utf-8")
-    remarks = {
-        name: [vars(remark) for remark in getattr(draft, name)] for name in _LISTS
-    }
+    remarks = {name: list(map(vars, getattr(draft, name))) for name in _LISTS}
     output.answer({"declaration": draft.declaration, **remarks})
     if declaration is None:
         print(text, end="")

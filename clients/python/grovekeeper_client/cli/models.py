@@ -161,7 +161,7 @@ def compare(
         "price": [
             model["price"] and price_with_epsilon(model["price"]) for model in models
         ],
-        "accuracy": [score_in_words(model) for model in models],
+        "accuracy": list(map(score_in_words, models)),
     }
     names = dict.fromkeys(name for model in models for name in model["parameters"])
     for name in names:

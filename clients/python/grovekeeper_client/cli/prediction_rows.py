@@ -252,7 +252,7 @@ def header_of(reader: Iterator[list[str]]) -> list[str]:
         reader: at the begin; lines without a cell stand before some headers.
     """
     names = next(filter(None, reader), [])
-    return [suspicions.composed(name) for name in names]
+    return list(map(suspicions.composed, names))
 
 
 def check_distinct(names: Sequence[str]) -> None:

@@ -100,9 +100,7 @@ class RuleOptions:
         changed = given(
             largest_job=self.largest_job,
             approval_above=self.approval_above,
-            quotas=None
-            if self.quota is None
-            else [_quota(text) for text in self.quota],
+            quotas=None if self.quota is None else list(map(_quota, self.quota)),
             frozen=self.frozen,
             erase_rows_at=self.erase_rows_at,
         ) | _removed(self.without)

@@ -281,7 +281,7 @@ def _range(parameter: dict[str, Any]) -> str:
 
 def read_parameters(texts: list[str] | None) -> dict[str, object]:
     """Parameters that were typed as ``name=value``."""
-    return dict(_parameter(text) for text in texts or ())
+    return dict(map(_parameter, texts or ()))
 
 
 def _parameter(text: str) -> tuple[str, object]:

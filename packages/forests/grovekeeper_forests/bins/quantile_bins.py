@@ -352,9 +352,7 @@ def encoding(schema: Schema, cuts: NDArray[np.uint16], grid: Grid) -> Encoding:
     """The bins of every feature: post-processing of cuts that were released on a grid
     and of the declaration.
     """
-    edges: list[NDArray[np.float64] | None] = [
-        _free_edges(feature) for feature in schema.features
-    ]
+    edges: list[NDArray[np.float64] | None] = list(map(_free_edges, schema.features))
     for index, row in zip(private_features(schema), cuts, strict=True):
         feature_cuts = [int(cut) for cut in row if cut != NO_CUT]
         edges[index] = _edges_at(schema.features[index], feature_cuts, grid)
@@ -476,8 +474,8 @@ class ReusedProfile:
         """
         value: dict[str, object] = {
             "id": self.id,
-            "cuts": [list(feature_cuts) for feature_cuts in self.cuts],
-            "prior": [str(count) for count in self.prior],
+            "cuts": list(map(list, self.cuts)),
+            "prior": list(map(str, self.prior)),
         }
         if self.grid is Grid.COARSE:
             return value

@@ -411,7 +411,7 @@ class RowParts:
     def each(self, method: str, /, *args: Any, **named: Any) -> None:
         """Calls a method of every part."""
         act = methodcaller(method, *args, **named)
-        in_threads(self.parts, lambda mine: [act(part) for part in mine])
+        in_threads(self.parts, lambda mine: list(map(act, mine)))
 
     def map(self, method: str, /, *args: Any, **named: Any) -> RowParts:
         """The parts that a method makes of every part."""

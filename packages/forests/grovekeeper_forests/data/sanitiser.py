@@ -250,7 +250,7 @@ class JsonCells:
             return np.array(values, dtype=np.float64)
         except OverflowError:
             # JSON has integers of any length. Cell by cell, they are clamped like others.
-            return np.array([_float(value) for value in values], dtype=np.float64)
+            return np.array(list(map(_float, values)), dtype=np.float64)
 
     def codes(self, feature: Feature) -> NDArray[np.int32]:
         """See :class:`Cells`."""

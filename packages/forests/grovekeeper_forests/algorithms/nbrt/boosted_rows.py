@@ -323,7 +323,7 @@ def scores_of_first_tree(
     with localcontext() as context:
         context.prec = _DIGITS
         added = (count + _SHRINKAGE * _DEVIATION) / sum(prior)
-        base = centred_logs([Decimal(rows) for rows in prior])
+        base = centred_logs(list(map(Decimal, prior)))
         for leaf, side in zip(
             sides_of_first_split(n_leaves), released.tolist(), strict=True
         ):

@@ -400,7 +400,7 @@ def grow_by_node(
                 below[2 * node], below[2 * node + 1] = candidates.children(
                     open_boxes[node], choice
                 )
-        splits = [picked.get(node) for node in range(1 << level)]
+        splits = list(map(picked.get, range(1 << level)))
         feature, threshold, equals = candidates.splits(splits)
         rows.descend(feature=feature, threshold=threshold, equals=equals)
         chosen += splits

@@ -57,7 +57,7 @@ class Evaluation:
                     **rest,
                 } if not rest:
                     arrays = {
-                        name: np.array([int(n) for n in table], dtype=np.int64)
+                        name: np.array(list(map(int, table)), dtype=np.int64)
                         for name, table in tables.items()
                     }
                     read = cls(EvaluationPlan.from_json(planned), best, arrays)

@@ -182,7 +182,7 @@ def _one_row(schema: Schema) -> SanitisedColumns:
 
 def _added_bytes(reader: Reader, forest: Forest) -> int:
     """Bytes of the arrays of a reader that are not those of its forest."""
-    released = {id(array) for array in _arrays(forest.arrays)}
+    released = set(map(id, _arrays(forest.arrays)))
     added = {
         id(array): array.nbytes
         for array in _arrays(reader)

@@ -55,7 +55,7 @@ class Statistics:
     def to_json(self) -> dict[str, object]:
         """Numbers as text, because they may have more than 53 bits."""
         tables = [
-            [[str(number) for number in measure.tolist()] for measure in table]
+            [list(map(str, measure.tolist())) for measure in table]
             for table in self.measured
         ]
         return {"plan": self.plan.to_json(), "tables": tables}

@@ -66,9 +66,7 @@ def dumps(artifact: Artifact, *, digest: str, read_out: str | None = None) -> by
         raise ParameterInvalid.named("read_out", "unknown-choice", accepted=offered)
     features = artifact.schema.features
     proto = helper.make_model(
-        helper.make_graph(
-            [], artifact.plan.algorithm, [_input(feature) for feature in features], []
-        ),
+        helper.make_graph([], artifact.plan.algorithm, list(map(_input, features)), []),
         opset_imports=[
             helper.make_opsetid(domain, version) for domain, version in OPSETS.items()
         ],
