@@ -11,6 +11,7 @@ import re
 import shutil
 from contextlib import suppress
 from contextvars import Context
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -96,18 +97,16 @@ def prediction_of(scope: Scope) -> Prediction | None:
     return None
 
 
+@dataclass(eq=False)
 class Readiness:
     """Runs one check of readiness at a time, in a separate thread, for all requests
     that wait for the result.
     """
 
-    def __init__(
-        self, settings: Settings, heads: Heads, capacities: Capacities
-    ) -> None:
-        self._settings = settings
-        self._heads = heads
-        self._capacities = capacities
-        self._check: asyncio.Task[None] | None = None
+    _settings: Settings
+    _heads: Heads
+    _capacities: Capacities
+    _check: asyncio.Task[None] | None = None
 
     async def confirm(self) -> None:
         """Check as :func:`confirm_ready` does, and the disk, for at most
@@ -178,21 +177,15 @@ def confirm_upgraded(heads: Heads) -> None:
         raise Unavailable(_REWOUND)
 
 
+@dataclass(eq=False)
 class Authentication:
     """Authenticates the callers of one process."""
 
-    def __init__(
-        self,
-        installation: Installation,
-        heads: Heads,
-        capacities: Capacities,
-        provider: IdentityProvider | None,
-    ) -> None:
-        self._installation = installation
-        self._heads = heads
-        self._capacities = capacities
-        self._provider = provider
-        self._seen: dict[bytes, str] = {}
+    _installation: Installation
+    _heads: Heads
+    _capacities: Capacities
+    _provider: IdentityProvider | None
+    _seen: dict[bytes, str] = field(default_factory=dict)
 
     def seen(self, scope: Scope) -> str | None:
         """Return the key with which this process saw the credentials of a request to be

@@ -17,6 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from typing import Any, Protocol, TypeAlias
 
@@ -652,6 +653,7 @@ def _below_the_prefix(
         yield name, base().encode("ascii") + value if name == b"location" else value
 
 
+@dataclass(eq=False)
 class _Answered:
     """Adds headers to an answer, and records its status; 0 until the answer has begun.
 
@@ -659,11 +661,10 @@ class _Answered:
     long as it takes memory.
     """
 
-    def __init__(self, send: Send, scope: Scope) -> None:
-        self._send = send
-        self._scope = scope
-        self.has_started = False
-        self.status = 0
+    _send: Send
+    _scope: Scope
+    has_started: bool = False
+    status: int = 0
 
     def __call__(self, message: Message) -> Awaitable[None]:
         if message["type"] == "http.response.start":

@@ -173,16 +173,16 @@ class DemoServer:
     process: "subprocess.Popen[str]"
 
 
+@dataclass
 class _Tour:
     """The steps of the demo. Each prints its command and its result."""
 
-    def __init__(self, output: Output, client: Client, dataset: DemoDataset) -> None:
-        self._output = output
-        self._client = client
-        self._dataset = dataset
-        self._step = 0
-        self.name = "adult"
-        self.model_id = ""
+    _output: Output
+    _client: Client
+    _dataset: DemoDataset
+    _step: int = 0
+    name: str = "adult"
+    model_id: str = ""
 
     def run(self, upload: Path, folder: Path) -> dict[str, Any]:
         """Runs all steps; returns the value that ``--json`` prints."""

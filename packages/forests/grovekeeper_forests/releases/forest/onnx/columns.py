@@ -11,7 +11,7 @@ values: a value is in bin c or below iff the value is at most ``cuts[c]``.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -215,19 +215,17 @@ def add_values(graph: Graph, encoding: Encoding, columns: Columns | None = None)
     )
 
 
+@dataclass(frozen=True, eq=False)
 class _Pairs:
     """Adds sums and differences of the places of two columns, as in
     ``grovekeeper_forests.data.encoding``, in whole doubles.
     """
 
-    def __init__(
-        self, graph: Graph, encoding: Encoding, columns: Columns, matrix: str
-    ) -> None:
-        self._graph = graph
-        self._encoding = encoding
-        self._columns = columns
-        self._matrix = matrix
-        self._known: dict[tuple[int, int], str] = {}
+    _graph: Graph
+    _encoding: Encoding
+    _columns: Columns
+    _matrix: str
+    _known: dict[tuple[int, int], str] = field(default_factory=dict)
 
     def added(self) -> list[str]:
         """Adds the used columns of pairs, each double ``(n_rows, 1)``."""
