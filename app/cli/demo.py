@@ -327,21 +327,17 @@ class _Tour:
         answer = predict_rows(
             self._client, self.model_id, self._dataset.held_out, schema=schema
         )
-        rows = [
-            [
-                *(row[name] for name in _SHOWN_COLUMNS),
-                label,
-                f"{probabilities[answer['classes'].index(label)]:.2f}",
-                true,
-            ]
-            for row, label, probabilities, true in zip(
-                self._dataset.held_out[:5],
-                answer["labels"],
-                answer["probabilities"],
-                truth,
-                strict=False,
-            )
-        ]
+        rows = []
+        for row, label, probabilities, true in zip(
+            self._dataset.held_out[:5],
+            answer["labels"],
+            answer["probabilities"],
+            truth,
+            strict=False,
+        ):
+            probability = probabilities[answer["classes"].index(label)]
+            shown = [row[name] for name in _SHOWN_COLUMNS]
+            rows.append([*shown, label, f"{probability:.2f}", true])
         self._output.table(
             [*_SHOWN_COLUMNS, "predicted", "probability", "truth"],
             rows,

@@ -111,11 +111,9 @@ def _is_deeper(value: object, depth: int) -> bool:
         nested = [item for item in level if isinstance(item, list | dict)]
         if not nested:
             return False
-        level = [
-            inner
-            for item in nested
-            for inner in (item.values() if isinstance(item, dict) else item)
-        ]
+        level = []
+        for item in nested:
+            level += item.values() if isinstance(item, dict) else item
     return True
 
 

@@ -434,12 +434,10 @@ def _n_bytes(array: pa.Array) -> int:
         parts = [array]
     # they have none before they are read
     n_bytes = sum(len(part) for part in parts[1:] if pa.types.is_null(part.type))
-    n_bytes += sum(
-        _n_viewed(part) for part in parts if pa.types.is_string_view(part.type)
-    )
-    return n_bytes + sum(
-        int(buffer.size)
-        for part in parts
-        for buffer in part.buffers()
-        if buffer is not None
-    )
+    for part in parts:
+        if pa.types.is_string_view(part.type):
+            n_bytes += _n_viewed(part)
+        n_bytes += sum(
+            int(buffer.size) for buffer in part.buffers() if buffer is not None
+        )
+    return n_bytes

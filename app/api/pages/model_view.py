@@ -171,16 +171,11 @@ def compared_features(models: Sequence[ComparedModelOut]) -> list[ComparedFeatur
         name for by_name in uses for name in list(by_name)[:_SHOWN_FEATURES]
     )
     nothing = UsedFeature("", 0.0, "–")
-    features = [
-        ComparedFeature(
-            name,
-            [
-                (use.share, use.words)
-                for use in (by_name.get(name, nothing) for by_name in uses)
-            ],
-        )
-        for name in names
-    ]
+    features = []
+    for name in names:
+        of_models = [by_name.get(name, nothing) for by_name in uses]
+        shown = [(use.share, use.words) for use in of_models]
+        features.append(ComparedFeature(name, shown))
     return sorted(features, key=lambda feature: -max(feature.uses)[0])
 
 

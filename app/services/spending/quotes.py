@@ -112,10 +112,12 @@ def quote_parts(
     """Quotes a job's parts for a key. Datasets of one population share its cap, so all
     parts are judged together.
     """
-    requests = [
-        AskedAmount(asked.dataset.id, asked.amount, asked.resolved_scope)
-        for asked in (part.asked for part in parts)
-    ]
+    requests = []
+    for part in parts:
+        asked = part.asked
+        requests.append(
+            AskedAmount(asked.dataset.id, asked.amount, asked.resolved_scope)
+        )
     balances = statements.balances_of_job(session, requests, principal.key_id)
     allowances = rules.allowances(
         session, {part.asked.dataset.id for part in parts}, principal.key_id

@@ -520,10 +520,12 @@ def pair_columns(n_feature_codes: NDArray[np.int32], pairs: Sequence[Pair]) -> C
         common = n_places(n_feature_codes, pair)
         # A table has 256 entries, one for each byte: a code that does not occur counts
         # as the last one.
-        first, second = (
-            to_places(np.minimum(_EVERY_CODE, n_codes - 1), n_codes, common)
-            for n_codes in (int(n_feature_codes[feature]) for feature in pair)
-        )
+        places = []
+        for feature in pair:
+            n_codes = int(n_feature_codes[feature])
+            codes = np.minimum(_EVERY_CODE, n_codes - 1)
+            places.append(to_places(codes, n_codes, common))
+        first, second = places
         # A difference is a sum with the mirrored place, which keeps it from 0 on.
         features += [pair] * COLUMNS_PER_PAIR
         tables += [np.stack((first, second)), np.stack((first, common - 1 - second))]

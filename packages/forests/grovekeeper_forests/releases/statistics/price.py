@@ -217,12 +217,13 @@ def _is_priced(plan: StatisticsPlan) -> bool:
     for priced in plan.priced:
         if edges := priced.table.of_edges:
             selections_of(edges, priced.edges)
-    return all(
-        selections_of(table, [event for _, event in priced])
-        if table.quantiles
-        else all(_is_noise(event, table) for _, event in priced)
-        for table, priced in plan.measured
-    )
+    for table, measured in plan.measured:
+        released = [event for _, event in measured]
+        if table.quantiles:
+            selections_of(table, released)
+        elif not all(_is_noise(event, table) for event in released):
+            return False
+    return True
 
 
 def _n_edges(table: Table) -> int:

@@ -71,14 +71,7 @@ class Statistics:
             match value:
                 case {"plan": planned, "tables": [*tables], **rest} if not rest:
                     plan = StatisticsPlan.from_json(planned, schema)
-                    measured = [
-                        [
-                            np.array(list(map(int, numbers)), np.int64)
-                            for numbers in table
-                        ]
-                        for table in tables
-                    ]
-                    read = cls(plan, measured)
+                    read = cls(plan, [list(map(_exact, table)) for table in tables])
                     if read._is_whole() and read.to_json() == value:
                         return read
         except (ArithmeticError, TypeError, ValueError) as error:
@@ -117,22 +110,21 @@ class Statistics:
         if table.quantiles:
             groups = in_order(table, self.measured[index])
             return [Estimate(**vars(cell)) for group in groups for cell in group]
-        columns = [
-            (
-                in_units(numbers, measure, event),
-                _half_width(measure, event, LEVEL, n=len(priced)),
-            )
-            for numbers, (measure, event) in zip(
-                self.numbers(index), priced, strict=True
-            )
-        ]
-        widths = [width for _, width in columns]
-        # Rounding to steps moves what each row adds, so a mean, by half a step at most.
-        roundings = [measure.reach / per_row(event) / 2 for measure, event in priced]
+        columns, widths, roundings = [], [], []
+        for numbers, (measure, event) in zip(self.numbers(index), priced, strict=True):
+            columns.append(in_units(numbers, measure, event))
+            widths.append(_half_width(measure, event, LEVEL, n=len(priced)))
+            # Rounding to steps moves what each row adds, so a mean, by half a step at
+            # most.
+            roundings.append(measure.reach / per_row(event) / 2)
         return [
             _estimate(table, values, widths, roundings)
-            for values in zip(*(numbers for numbers, _ in columns), strict=True)
+            for values in zip(*columns, strict=True)
         ]
+
+
+def _exact(numbers: Sequence[str]) -> NDArray[np.int64]:
+    return np.array(list(map(int, numbers)), np.int64)
 
 
 def _shapes(table: Table) -> list[tuple[int]]:

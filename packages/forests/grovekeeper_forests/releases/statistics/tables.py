@@ -262,17 +262,21 @@ class Table:
         own = [axis.column for axis in self.axes[self.n_by :]]
         value = None if self.value is None else self.value.name
         is_one_column = self.statistic == HISTOGRAM
+        bins: dict[str, Any] = {}
+        for axis in self.counted_axes:
+            if axis.categories or axis == self._default_grid:
+                continue
+            if axis.n_private:
+                bins[axis.column] = {"quantiles": axis.n_private}
+            else:
+                bins[axis.column] = [
+                    _stored(edge, axis.first_day) for edge in axis.edges
+                ]
         return {
             "statistic": self.statistic,
             "column": own[0] if is_one_column else value,
             "columns": own if self.statistic == CROSSTAB else [],
-            "bins": {
-                axis.column: {"quantiles": axis.n_private}
-                if axis.n_private
-                else [_stored(edge, axis.first_day) for edge in axis.edges]
-                for axis in self.counted_axes
-                if not axis.categories and axis != self._default_grid
-            },
+            "bins": bins,
             "by": [axis.column for axis in self.axes[: self.n_by]],
             "where": [condition.to_json() for condition in self.where],
             "weight": to_text(self.weight),
