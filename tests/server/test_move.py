@@ -1,7 +1,7 @@
 """An installation of e23dda68, the last version before the first release that people
 ran, is moved on both databases.
 
-``data/0031.tar.xz`` is its home after one request of every kind
+``tests/support/installations/0031.tar.xz`` is its home after one request of every kind
 (:mod:`tests.support.snapshot`), with what its server answered in the end, and the
 schema that its migrations made on PostgreSQL.
 """
@@ -9,11 +9,11 @@ schema that its migrations made on PostgreSQL.
 import json
 import shutil
 import sqlite3
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import psycopg
 import pytest
@@ -92,36 +92,39 @@ def _changed(url: str, *changes: str) -> None:
     engine.dispose()
 
 
+Install: TypeAlias = Callable[[Path], AbstractContextManager[Old]]
+"""``install(folder)``: a context with an installation of its own that is not moved."""
+
+
 @contextmanager
-def _installed(
-    dialect: str, folder: Path, empty_database: EmptyDatabase
-) -> Iterator[Old]:
+def _on_sqlite(folder: Path) -> Iterator[Old]:
     home = snapshot.unpacked(OLD, folder)
     file = home / "before" / "grovekeeper.sqlite3"
     file.parent.mkdir()
     (home / "grovekeeper.sqlite3").rename(file)
-    if dialect == "sqlite":
-        url = f"sqlite:///{file}"
-        yield Old(
-            Settings(
-                home=home, database_url=f"sqlite:///{home / 'grovekeeper.sqlite3'}"
-            ),
-            str(file),
-            url,
-        )
-        return
-    with empty_database(dialect, folder) as old, empty_database(dialect, folder) as new:
-        with psycopg.connect(driver_url(old)) as connection:
+    yield Old(
+        Settings(home=home, database_url=f"sqlite:///{home / 'grovekeeper.sqlite3'}"),
+        str(file),
+        f"sqlite:///{file}",
+    )
+
+
+@pytest.fixture(scope="module")
+def old_postgresql(
+    empty_database: EmptyDatabase, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """The address of an old database on PostgreSQL, of which tests get copies."""
+    folder = tmp_path_factory.mktemp("old")
+    with _on_sqlite(folder) as stored, empty_database("postgresql", folder) as url:
+        with psycopg.connect(driver_url(url)) as connection:
             connection.execute((folder / "postgresql.sql").read_bytes())
             connection.execute(f"INSERT INTO alembic_version VALUES ('{OLD}')".encode())
         with (
-            migrate.migration_transaction(old) as target,
-            layout.file_transaction(file, "ro&immutable=1") as source,
+            migrate.migration_transaction(url) as target,
+            layout.file_transaction(Path(stored.name), "ro&immutable=1") as source,
         ):
             layout.copy_rows(source, target)
-        yield Old(
-            Settings(home=home, database_url=new), str(make_url(old).database), old
-        )
+        yield url
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
@@ -129,25 +132,46 @@ def dialect(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+@pytest.fixture(scope="module")
+def install(
+    dialect: str,
+    request: pytest.FixtureRequest,
+    empty_database: EmptyDatabase,
+    copied_database: CopiedDatabase,
+) -> Install:
+    """Makes installations on one of the databases."""
+    if dialect == "sqlite":
+        return _on_sqlite
+    template = request.getfixturevalue("old_postgresql")
+
+    @contextmanager
+    def on_postgresql(folder: Path) -> Iterator[Old]:
+        with (
+            _on_sqlite(folder) as stored,
+            copied_database(template, folder) as old,
+            empty_database("postgresql", folder) as new,
+        ):
+            settings = Settings(home=stored.settings.home, database_url=new)
+            yield Old(settings, str(make_url(old).database), old)
+
+    return on_postgresql
+
+
 @pytest.fixture
-def old(dialect: str, empty_database: EmptyDatabase, tmp_path: Path) -> Iterator[Old]:
+def old(install: Install, tmp_path: Path) -> Iterator[Old]:
     """An installation of its own for one test."""
-    with _installed(dialect, tmp_path, empty_database) as installed:
+    with install(tmp_path) as installed:
         yield installed
 
 
 @pytest.fixture(scope="module")
 def moved(
-    dialect: str,
-    empty_database: EmptyDatabase,
-    tmp_path_factory: pytest.TempPathFactory,
+    install: Install, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Old, snapshot.Rows]]:
     """A moved installation, which tests read only, and the rows of its old database
     before the move.
     """
-    with _installed(
-        dialect, tmp_path_factory.mktemp("moved"), empty_database
-    ) as installed:
+    with install(tmp_path_factory.mktemp("moved")) as installed:
         before = installed.rows()
         installed.move()
         yield installed, before
@@ -550,10 +574,10 @@ def test_a_file_that_is_no_database_is_named_and_stays_as_it_is(
 
 @pytest.mark.parametrize("is_moved", [True, False])
 def test_a_file_is_only_read_by_a_move_and_by_a_refusal(
-    empty_database: EmptyDatabase, tmp_path: Path, *, is_moved: bool
+    tmp_path: Path, *, is_moved: bool
 ) -> None:
     with (
-        _installed("sqlite", tmp_path, empty_database) as old,
+        _on_sqlite(tmp_path) as old,
         closing(sqlite3.connect(old.name)) as writer,
     ):
         writer.execute("PRAGMA journal_mode=WAL")
