@@ -16,7 +16,7 @@ TYPES_OF_TEXT = ("categorical", "date")
 NO_CATEGORY = "[\r\n\0]"
 """Signs that no upload takes in a cell of categories, unless one is declared with them."""
 
-_no_category = re.compile(NO_CATEGORY)
+_SIGN_OF_NO_CATEGORY = re.compile(NO_CATEGORY)
 
 
 def marks_of(
@@ -53,18 +53,20 @@ class WrongCell(Exception):
     """A text is no value of its feature.
 
     Attributes:
-        what: is wrong: ``not a number``, say.
+        problem: ``not a number``, say.
         suspected: what most likely caused it, in words; ``None`` if nothing is
             suspected.
         option: of an upload, which reads the text as it is; ``None`` if none does.
     """
 
-    what: str
+    problem: str
     suspected: str | None = None
     option: str | None = None
 
     def __str__(self) -> str:
-        return self.what if self.suspected is None else f"{self.what}: {self.suspected}"
+        if self.suspected is None:
+            return self.problem
+        return f"{self.problem}: {self.suspected}"
 
 
 class CellReader:
@@ -118,9 +120,9 @@ def _check_date(text: str) -> None:
 
 
 def _check_category(text: str, feature: Mapping[str, Any]) -> None:
-    found = _no_category.search(text)
-    if found is None or text in feature["categories"]:
+    sign = _SIGN_OF_NO_CATEGORY.search(text)
+    if sign is None or text in feature["categories"]:
         return
-    if found[0] == "\0":
+    if sign[0] == "\0":
         raise WrongCell("not text", suspicions.NUL)
     raise WrongCell("not a category", suspicions.LINE_BREAK)
