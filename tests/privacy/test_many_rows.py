@@ -7,7 +7,7 @@ together.
 
 import json
 from fractions import Fraction
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -61,9 +61,25 @@ SCHEMA = schema_of(
 )
 PARTITIONS = Partitions((HashPartition("shard", 4),))
 FACTS = public_facts(Terms(Fraction(9)), N_ROWS, SCHEMA, Adjacency.ADD_REMOVE_ONE)
-X = np.arange(N_ROWS)
-Y = ((X > N_ROWS // 3) ^ (X % 5 == 0)).astype(np.int32)
-CELL = (X % 4).astype(np.int32)
+
+
+class _Rows:
+    """The rows, which are made by their first test: every process imports this module."""
+
+    @cached_property
+    def x(self) -> np.ndarray:
+        return np.arange(N_ROWS)
+
+    @cached_property
+    def y(self) -> np.ndarray:
+        return ((self.x > N_ROWS // 3) ^ (self.x % 5 == 0)).astype(np.int32)
+
+    @cached_property
+    def cell(self) -> np.ndarray:
+        return (self.x % 4).astype(np.int32)
+
+
+ROWS = _Rows()
 
 
 def ids_of(rows: np.ndarray) -> np.ndarray:
@@ -89,15 +105,15 @@ def _written(schema: Schema, folder: Path) -> SealedFile:
         row_layout.writer(written, form) as writer,
     ):
         for start in range(0, N_ROWS, GROUP_ROWS):
-            rows = X[start : start + GROUP_ROWS]
+            rows = ROWS.x[start : start + GROUP_ROWS]
             row_ids = pa.FixedSizeBinaryArray.from_buffers(
                 pa.binary(16), len(rows), [None, pa.py_buffer(ids_of(rows).tobytes())]
             )
             columns = {
                 "f0": rows.astype(float),
-                "label": Y[rows],
+                "label": ROWS.y[rows],
                 "row_id": row_ids,
-                "cell": CELL[rows],
+                "cell": ROWS.cell[rows],
             }
             writer.write_table(
                 pa.table(
@@ -120,15 +136,15 @@ def in_parts(rows: LocalRows) -> list[list[int]]:
 
 def test_every_row_is_read_once_as_values_and_as_codes(file: SealedFile) -> None:
     values = private_rows.read([file], selection())
-    np.testing.assert_array_equal(values.features.columns[0], X)
-    np.testing.assert_array_equal(values.y, Y)
-    np.testing.assert_array_equal(values.row_ids, ids_of(X))
-    assert in_parts(values) == [np.bincount(Y).tolist()]
+    np.testing.assert_array_equal(values.features.columns[0], ROWS.x)
+    np.testing.assert_array_equal(values.y, ROWS.y)
+    np.testing.assert_array_equal(values.row_ids, ids_of(ROWS.x))
+    assert in_parts(values) == [np.bincount(ROWS.y).tolist()]
     del values
 
     grid = quantile_bins.public_grid(SCHEMA, Grid.COARSE)
     expected = np.bincount(
-        grid.tables.wide_codes(0, X.astype(float)), minlength=int(grid.n_codes[0])
+        grid.tables.wide_codes(0, ROWS.x.astype(float)), minlength=int(grid.n_codes[0])
     )
     # from values, and then from the codes that the first job has stored
     for with_ids in (True, False):
@@ -136,10 +152,10 @@ def test_every_row_is_read_once_as_values_and_as_codes(file: SealedFile) -> None
             [file], selection(), codes=CodeRequest(grid, with_ids=with_ids)
         )
         np.testing.assert_array_equal(coded.code_counts(0), expected)
-        np.testing.assert_array_equal(coded.y, Y)
+        np.testing.assert_array_equal(coded.y, ROWS.y)
         if with_ids:
-            np.testing.assert_array_equal(coded.ids, ids_of(X))
-    assert in_parts(coded) == [np.bincount(Y).tolist()]
+            np.testing.assert_array_equal(coded.ids, ids_of(ROWS.x))
+    assert in_parts(coded) == [np.bincount(ROWS.y).tolist()]
 
     shards = private_rows.shards(file, selection(), n_rows=2**20)
     assert len(shards) == 4
@@ -147,18 +163,18 @@ def test_every_row_is_read_once_as_values_and_as_codes(file: SealedFile) -> None
         private_rows.read_shard(shard, selection(), codes=CodeRequest(grid))
         for shard in shards
     ]
-    np.testing.assert_array_equal(np.concatenate([shard.y for shard in read]), Y)
+    np.testing.assert_array_equal(np.concatenate([shard.y for shard in read]), ROWS.y)
     np.testing.assert_array_equal(sum(shard.code_counts(0) for shard in read), expected)
 
 
 def test_every_row_of_a_cell_is_read_once(file: SealedFile) -> None:
-    rows, grid = X[CELL == 1], quantile_bins.public_grid(SCHEMA, Grid.COARSE)
+    rows, grid = ROWS.x[ROWS.cell == 1], quantile_bins.public_grid(SCHEMA, Grid.COARSE)
     np.testing.assert_array_equal(
         private_rows.read([file], selection(1)).features.columns[0], rows
     )
     coded = private_rows.read([file], selection(1), codes=CodeRequest(grid))
     assert coded.code_counts(0).sum() == len(rows)
-    np.testing.assert_array_equal(coded.y, Y[rows])
+    np.testing.assert_array_equal(coded.y, ROWS.y[rows])
 
 
 @pytest.fixture
@@ -190,7 +206,7 @@ def test_a_profile_counts_every_row_once(file: SealedFile, tmp_path: Path) -> No
         json.loads(performed("profile", {"plan": plan.to_json()}, file, tmp_path)),
         SCHEMA,
     )
-    assert released.counts_in_rows == np.bincount(Y).tolist()
+    assert released.counts_in_rows == np.bincount(ROWS.y).tolist()
     assert released.size_in_rows == N_ROWS
 
 
@@ -209,15 +225,15 @@ def test_each_table_of_an_evaluation_counts_every_row_once(
     input_path(tmp_path, "m").write_bytes(model)
 
     shares = Predictor(forest, SCHEMA).probabilities(
-        SanitisedColumns((X.astype(float),), N_ROWS)
+        SanitisedColumns((ROWS.x.astype(float),), N_ROWS)
     )
     answers, bins = shares.argmax(axis=1), np.minimum((shares[:, 1] * 8).astype(int), 7)
-    n_right = int((answers == Y).sum())
+    n_right = int((answers == ROWS.y).sum())
     assert 0.6 * N_ROWS < n_right < N_ROWS
     expected = {
         "accuracy": [n_right, N_ROWS - n_right],
-        "confusion": np.bincount(Y * 2 + answers, minlength=4).tolist(),
-        "auroc": np.bincount(Y * 8 + bins, minlength=16).tolist(),
+        "confusion": np.bincount(ROWS.y * 2 + answers, minlength=4).tolist(),
+        "auroc": np.bincount(ROWS.y * 8 + bins, minlength=16).tolist(),
     }
 
     def evaluated(plan: EvaluationPlan, n_models: int) -> dict[str, list[int]]:
@@ -257,7 +273,7 @@ def test_each_sum_of_errors_and_a_profile_of_a_number_count_every_row_once(
     work = {"plan": planned.to_json(), "models": [{"digest": "m"}]}
     evaluation = Evaluation.from_json(json.loads(run("evaluation", work)))
     errors = np.clip(predicted - np.array([0.0, 1.0]), -2, 2) / 2
-    n_rows = np.bincount(Y)
+    n_rows = np.bincount(ROWS.y)
     expected = {
         "rows": N_ROWS,
         "absolute": n_rows @ np.abs(errors),
@@ -293,6 +309,6 @@ def test_each_table_of_statistics_counts_every_row_once(
         [cell.value for cell in released.estimates(index)] for index in range(3)
     )
     # the last cells are those of rows without a known label
-    assert counts == [*np.bincount(Y * 2 + (edge <= X), minlength=6)]
-    assert sums == [*(int(X[kind == Y].sum()) for kind in (0, 1)), 0]
+    assert counts == [*np.bincount(ROWS.y * 2 + (edge <= ROWS.x), minlength=6)]
+    assert sums == [*(int(ROWS.x[kind == ROWS.y].sum()) for kind in (0, 1)), 0]
     assert filtered == [N_ROWS - 7]

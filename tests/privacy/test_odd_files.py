@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cache, partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -271,12 +272,34 @@ def statistics(accountant: str) -> Job:
     return Job("statistics", {"plan": plan.to_json()})
 
 
+def counting(table: str, model: str, accountant: str) -> Job:
+    """An evaluation with one table."""
+    return evaluation(plan_tables([table], facts(accountant), score_bins=4), model)
+
+
+def choosing(accountant: str) -> Job:
+    """A choice among all models."""
+    plan = plan_best(2, facts(accountant), winner_accuracy=True)
+    return evaluation(plan, *TRAINED)
+
+
+Planned = Callable[[], Job]
+"""Plans a job at its first call: every process imports this module."""
+
+
+def planned_once(plan: Callable[..., Job], *asked: object) -> Planned:
+    return cache(partial(plan, *asked))
+
+
 SMALL: dict[str, object] = {"n_estimators": 2, "max_depth": 2}
-TRAINED = {"rows": training("mrf", SMALL), "boosted": training("nbrt@gdp", SMALL)}
+TRAINED = {
+    "rows": planned_once(training, "mrf", SMALL),
+    "boosted": planned_once(training, "nbrt@gdp", SMALL),
+}
 """Models that are evaluated: with the read-outs of leaves, and of scores."""
 
 
-def jobs_of(accountant: str) -> dict[str, Job]:
+def jobs_of(accountant: str) -> dict[str, Planned]:
     """A job of every algorithm and every other kind on one account."""
     forests = [
         slug
@@ -284,7 +307,7 @@ def jobs_of(accountant: str) -> dict[str, Job]:
         if accountant in catalogue.algorithm(slug).accountants
     ]
     tables = {
-        table: evaluation(plan_tables([table], facts(accountant), score_bins=4), model)
+        table: planned_once(counting, table, model, accountant)
         for table, model in (
             ("accuracy", "boosted"),
             ("confusion", "rows"),
@@ -292,13 +315,14 @@ def jobs_of(accountant: str) -> dict[str, Job]:
         )
     }
     jobs = {
-        **{slug: training(f"{slug}@{accountant}", SMALL) for slug in forests},
+        **{
+            slug: planned_once(training, f"{slug}@{accountant}", SMALL)
+            for slug in forests
+        },
         **tables,
-        "profile": profiling({"size_share": "0.1"}, accountant),
-        "statistics": statistics(accountant),
-        "best": evaluation(
-            plan_best(2, facts(accountant), winner_accuracy=True), *TRAINED
-        ),
+        "profile": planned_once(profiling, {"size_share": "0.1"}, accountant),
+        "statistics": planned_once(statistics, accountant),
+        "best": planned_once(choosing, accountant),
     }
     return {f"{name} {accountant}": job for name, job in jobs.items()}
 
@@ -308,9 +332,10 @@ OTHERS = {
     **jobs_of("pure"),
     **jobs_of("zcdp"),
     **{
-        f"{slug} {parameters}": training(slug, parameters) for slug, parameters in PLANS
+        f"{slug} {parameters}": planned_once(training, slug, parameters)
+        for slug, parameters in PLANS
     },
-    "profile with other bins": profiling({"bins": "8"}, "pure"),
+    "profile with other bins": planned_once(profiling, {"bins": "8"}, "pure"),
 }
 
 
@@ -320,7 +345,7 @@ def models(
 ) -> dict[str, bytes]:
     """The artifacts of models of rows that have everything."""
     return {
-        name: output(job, parts[FULL], tmp_path_factory.mktemp("model"), {})
+        name: output(job(), parts[FULL], tmp_path_factory.mktemp("model"), {})
         for name, job in TRAINED.items()
     }
 
@@ -410,7 +435,7 @@ def test_a_job_on_any_file_leaves_an_output_of_one_shape(
     name: str, parts: dict[str, PartRows], models: dict[str, bytes], tmp_path: Path
 ) -> None:
     files = list(parts.values()) if name in USUAL else [parts[FULL], parts[PLAIN]]
-    [shapes] = shapes_of([(USUAL | OTHERS)[name]], files, tmp_path, models)
+    [shapes] = shapes_of([(USUAL | OTHERS)[name]()], files, tmp_path, models)
     assert shapes == shapes[:1] * len(shapes)
 
 
@@ -419,7 +444,7 @@ def test_a_profile_of_any_file_serves_a_job_on_any_file(
     profiled: str, parts: dict[str, PartRows], tmp_path: Path
 ) -> None:
     """The counts of a profile may all be negative, and its cuts all be equal."""
-    released = output(USUAL["profile gdp"], parts[profiled], tmp_path, {})
+    released = output(USUAL["profile gdp"](), parts[profiled], tmp_path, {})
     reused = Profile.from_json(json.loads(released), SCHEMA).reused("pf_1")
     slugs = [
         slug for slug in catalogue.BY_SLUG if catalogue.algorithm(slug).reuses_profiles
@@ -450,7 +475,7 @@ def test_a_job_on_a_cluster_leaves_an_output_of_the_same_shape(
     """The rows are with the workers as long as the job is."""
     cluster = DaskCluster(workers.cluster.scheduler_address, None, None, None, 60)
     for slug in [*ON_A_CLUSTER, "statistics"]:
-        job, folder = USUAL[f"{slug} gdp"], tmp_path / slug
+        job, folder = USUAL[f"{slug} gdp"](), tmp_path / slug
         folder.mkdir()
         task = replace(
             task_of(job, parts[name], folder, {}), job_id=f"jb_{slug}", cluster=cluster
@@ -471,7 +496,7 @@ def test_the_child_of_a_job_succeeds_and_says_how_many_trees_it_grew(
     for file in (
         [FULL, PLAIN] if name in ("mrf gdp", "profile gdp", "best gdp") else [FULL]
     ):
-        job, folder = USUAL[name], tmp_path / file
+        job, folder = USUAL[name](), tmp_path / file
         folder.mkdir()
         task = task_of(job, parts[file], folder, models)
         child = forked_program.start(
