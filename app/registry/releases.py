@@ -52,11 +52,16 @@ def find(
 
 
 def page_of_dataset(
-    session: Session, kind: str, *, dataset_id: str, before: str | None, limit: int
+    session: Session,
+    kinds: Sequence[str],
+    *,
+    dataset_id: str,
+    before: str | None,
+    limit: int,
 ) -> Iterator[ReleaseRow]:
-    """Yields a page of the releases of one kind about one dataset, newest first."""
+    """Yields a page of the releases of some kinds about one dataset, newest first."""
     query = select(ReleaseRow).where(
-        ReleaseRow.kind == kind, ReleaseRow.dataset_id == dataset_id
+        ReleaseRow.kind.in_(kinds), ReleaseRow.dataset_id == dataset_id
     )
     return _page(session, query, before=before, limit=limit)
 

@@ -19,8 +19,8 @@ _NAMED = re.compile(r'{%-? *(?:extends|from|include|import) *"([^"]+)"')
 DIGESTS = FOLDER / "dashboard.json"
 TEMPLATES = {
     "accounts": "accounts", "acts": "acts", "acts-verified": "acts_verified", "administration": "admin",
-    "aliases": "model", "approvals": "approvals", "ask-statistics": "ask_statistics", "choose": "choose",
-    "comparison": "comparison",
+    "aliases": "model", "approvals": "approvals", "ask-profile": "ask_profile", "ask-statistics": "ask_statistics",
+    "choose": "choose", "comparison": "comparison",
     "dataset": "dataset", "dataset-access": "dataset_access", "dataset-rules": "dataset_rules",
     "dataset-uploads": "dataset_uploads",
     "datasets": "datasets", "declare": "declare", "entry": "entry", "erase-dataset": "erase_dataset",
@@ -28,7 +28,8 @@ TEMPLATES = {
     "first-steps": "home", "home": "home", "job": "job", "jobs": "jobs",
     "keys": "keys", "ledger": "ledger", "model": "model", "models": "models", "no-right": "problem",
     "phone-approvals": "approvals", "phone-dataset": "dataset", "phone-quote": "train", "population-ledger": "ledger",
-    "populations": "populations", "prediction": "model", "quote": "train", "refused": "train", "report": "report",
+    "populations": "populations", "prediction": "model", "profile": "released_statistics",
+    "quote": "train", "refused": "train", "report": "report",
     "sign-in": "sign_in", "spent": "spent", "statistics": "released_statistics", "upload": "upload",
 }  # fmt: skip
 """The template of the page in each picture ``dashboard-NAME.png``."""

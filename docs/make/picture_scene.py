@@ -37,6 +37,11 @@ _STATISTICS = {
         {"statistic": "crosstab", "columns": ["education", "income"]},
     ],
 }
+_PROFILE = {
+    "name": "first look",
+    "epsilon": "0.5",
+    "parameters": {"bins": "8", "size_share": "0.1"},
+}
 _N_SMALL = 4_000
 
 
@@ -49,6 +54,7 @@ class Scene:
         rows: a file of rows.
         dataset: a busy dataset; with ``job``, ``model``, ``later_model``,
             ``statistics``, ``evaluation`` and ``upload`` of it.
+        register: a dataset with ``profile``.
         waves: a dataset with a cell for each upload, one of which is erased.
         surveys: a dataset with a δ.
         population: the id of the population of two datasets.
@@ -64,6 +70,8 @@ class Scene:
     model: str
     later_model: str
     statistics: str
+    register: str
+    profile: str
     evaluation: str
     upload: str
 
@@ -141,7 +149,9 @@ def built(admin: Client, connect: Callable[[str], Client]) -> Scene:
         ben.train({"dataset": dataset, "epsilon": "1", "name": "all shards"})
         waves = _waves(ada, ben, ids, few)
         surveys = _surveys(ada, ben, ids, few)
-        ada.upload_rows(_declared(ada, "register", ids), few)
+        register = _declared(ada, "register", ids)
+        ada.upload_rows(register, few)
+        profile = _done(ben, ben.release_profile(register, _PROFILE))["profile_id"]
         _declared(ada, "hospital-visits", ids)
         pilot = _declared(ada, "pilot", ids)
         ada.upload_rows(pilot, few)
@@ -152,7 +162,7 @@ def built(admin: Client, connect: Callable[[str], Client]) -> Scene:
     return Scene(
         keys=keys, rows=few, dataset=dataset, waves=waves, surveys=surveys, population=population,
         job=job, model=model, later_model=later, evaluation=evaluation, upload=upload,
-        statistics=statistics["statistics_id"],
+        statistics=statistics["statistics_id"], register=register, profile=profile,
     )  # fmt: skip
 
 

@@ -88,6 +88,12 @@ def _shots(scene: Scene) -> list[_Shot]:
             "&where=sex%3DFemale&epsilon=0.05&cells=%5B%22shard%22%2C%209%5D",
         ),
         _Shot("statistics", "ben", f"/ui/statistics/{scene.statistics}"),
+        _Shot(
+            "ask-profile",
+            "ben",
+            f"/ui/datasets/{scene.register}/profiles/new?epsilon=0.1&bins=8&size_share=0.1",
+        ),
+        _Shot("profile", "ben", f"/ui/profiles/{scene.profile}"),
         _Shot("models", "ben", "/ui/models"),
         _Shot(
             "comparison",

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from tests.support.databases import on_one_idle_server
+from tests.support.estate import with_unit
 from tests.support.operations import EXTERNAL
-from tests.support.pages import hidden, section, signed_in
+from tests.support.pages import hidden, section, signed_in, text_of
 from tests.support.server import Caller, Server, declaration, new_idempotency_key
 
 pytestmark = on_one_idle_server
@@ -368,3 +369,43 @@ def test_a_page_of_a_queued_job_says_why_no_worker_may_start_it(
         },
     ).text
     assert "limited by the freeze of the dataset" in listed, "an admin froze it"
+
+
+def test_the_first_part_of_a_dataset_has_its_facts_and_the_next_step(
+    idle_server: Server,
+) -> None:
+    unit = {"column": "patient", "max_rows": 2}
+    dataset = idle_server.declared(privacy_unit=unit, public_size=1200)
+    path = f"/ui/datasets/{dataset['id']}"
+    of_owner = signed_in(idle_server, idle_server.admin).get(path)
+    facts = "Protects one value of patient, with up to 2 rows Accountant pure"
+    assert f"{facts} Public size 1,200 rows Declared " in text_of(of_owner)
+    assert f"Id {dataset['id']}" in text_of(of_owner)
+    assert f'href="{path}/rows"' in of_owner.text
+    analyst = idle_server.granted(dataset["id"], "analyst")
+    of_analyst = signed_in(idle_server, analyst).get(path)
+    assert "An owner of the dataset uploads them." in text_of(of_analyst)
+    assert f'href="{path}/rows"' not in of_analyst.text
+
+
+def test_one_person_is_erased_from_a_dataset_by_form(idle_server: Server) -> None:
+    dataset = with_unit(idle_server)
+    owner = idle_server.granted(dataset, "owner")
+    browser = signed_in(idle_server, owner)
+    path = f"/ui/datasets/{dataset}/erase-unit"
+    assert f'href="{path}"' in browser.get(f"/ui/datasets/{dataset}/uploads").text
+    assert "Value of the column patient" in text_of(browser.get(path))
+    absent = browser.post(path, data={"unit": "secret-name"})
+    assert absent.status_code == 404
+    assert "secret-name" not in absent.text
+    erased = browser.post(path, data={"unit": "ann"})
+    assert "Rows erased: 1." in text_of(erased)
+    assert "ann" not in re.findall(r"\w+", erased.text)
+    refused = signed_in(idle_server, idle_server.granted(dataset, "analyst"))
+    assert refused.get(path).status_code == 403
+    assert refused.post(path, data={"unit": "ann"}).status_code == 403
+    without = idle_server.declared()["id"]
+    page = signed_in(idle_server, idle_server.admin).get(
+        f"/ui/datasets/{without}/erase-unit"
+    )
+    assert "no person can be found in it" in text_of(page)

@@ -100,7 +100,7 @@ def test_the_best_of_several_models_is_chosen_by_form(server: Server) -> None:
     )
     query = {"models": chosen, "epsilon": "5", "winner_accuracy": "yes"}
     quoted = browser.get(path, params=query)
-    assert "Choice at ε = 5 among 2 models" in text_of(quoted)
+    assert "Choice among 2 models at ε = 5 on " in text_of(quoted)
     form = fields(quoted.text.rpartition("<form")[2]) | {"name": "the better one"}
     submitted = [browser.post(path, data=form) for _ in range(2)]
     assert {answer.status_code for answer in submitted} == {303}

@@ -364,7 +364,7 @@ def test_chosen_cells_are_the_scope_of_the_quote_and_of_the_job(
             "cells": ['["shard", 1]', '["shard", 3]'],
         },
     )
-    assert "mrf at ε = 0.5 on shard=1, 3" in page.text
+    assert ", shard=1, 3</h2>" in page.text.partition("mrf at ε = 0.5 on ")[2]
     assert page.text.count(" checked>") == 2
     job = browser.post(path, data=hidden(page.text)).headers["Location"]
     assert job.startswith("/ui/jobs/")

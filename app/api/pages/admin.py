@@ -16,8 +16,9 @@ from pydantic import BaseModel
 
 from app.access.grants import Role
 from app.api.capacity import Work
-from app.api.pages.forms import Form, checked, identity, submitted, utc
-from app.api.pages.rendering import Visitor, as_file
+from app.api.pages.dataset_view import shown_dataset
+from app.api.pages.forms import Form, acts, checked, identity, typed, utc
+from app.api.pages.rendering import Visit, Visitor, as_file
 from app.api.pages.views import neighbours
 from app.api.pages.words import act_in_words
 from app.api.requests import BodyRoute, KeptHeads, Page, limited
@@ -28,7 +29,6 @@ from app.ledger import control
 from app.ledger.tables import EntryKind
 from app.services import dataset_rules, keys, observed
 from app.services.dataset_rules import list_frozen
-from app.services.datasets import show
 from app.services.ledger import audit, evidence
 from app.services.ledger.audit import ActSearch
 from app.services.ledger.evidence import verify_acts
@@ -133,42 +133,34 @@ def _shown_key(key: KeyOut, reader: str, now: str) -> _ShownKey:
     )
 
 
-@admin_pages.post("/keys")
-async def create_key(visit: Visitor) -> Response:
+@acts(admin_pages, "/keys", lambda refused: list_keys(refused, PageRequest()))
+def create_key(visit: Visit, form: Form) -> Response:
     """Make a key, and show its secret this once."""
-
-    def act(form: Form) -> Response:
-        body = {
-            "name": form.get("name", "").strip(),
-            "roles": [role for role in _MEANINGS if form.get(f"role.{role}") == "yes"],
-            "expires_at": utc(form.get("expires_at", "")),
-        }
-        made = keys.create_key(
-            *visit.by,
-            checked(KeyIn, body),
-            request=identity(visit, form, shows_secret=True),
-        )
-        return visit.page("key_created", key=made)
-
-    return await submitted(
-        visit, act, lambda refused: list_keys(refused, PageRequest())
+    body = {
+        "name": typed(form, "name"),
+        "roles": [role for role in _MEANINGS if form.get(f"role.{role}") == "yes"],
+        "expires_at": utc(form.get("expires_at", "")),
+    }
+    made = keys.create_key(
+        *visit.by,
+        checked(KeyIn, body),
+        request=identity(visit, form, shows_secret=True),
     )
+    return visit.page("key_created", key=made)
 
 
-@admin_pages.post("/keys/{key_id}/rotate")
-async def rotate_key(visit: Visitor, key_id: str) -> Response:
+@acts(
+    admin_pages,
+    "/keys/{key_id}/rotate",
+    lambda refused, **_: list_keys(refused, PageRequest()),
+)
+def rotate_key(visit: Visit, form: Form, key_id: str) -> Response:
     """Replace the secret of a key, and show the next secret this once."""
-
-    def act(form: Form) -> Response:
-        body = checked(RotationIn, {"expires_at": utc(form.get("expires_at", ""))})
-        rotated = keys.rotate_key(
-            *visit.by, key_id, body, request=identity(visit, form, shows_secret=True)
-        )
-        return visit.page("key_created", key=rotated)
-
-    return await submitted(
-        visit, act, lambda refused: list_keys(refused, PageRequest())
+    body = checked(RotationIn, {"expires_at": utc(form.get("expires_at", ""))})
+    rotated = keys.rotate_key(
+        *visit.by, key_id, body, request=identity(visit, form, shows_secret=True)
     )
+    return visit.page("key_created", key=rotated)
 
 
 revocation_pages = APIRouter(prefix="/ui", route_class=BodyRoute)
@@ -178,26 +170,24 @@ revocation_pages = APIRouter(prefix="/ui", route_class=BodyRoute)
 def confirm_revocation_of_role(visit: Visitor, dataset: str, key_id: str) -> Response:
     """Ask the owner whether a key shall lose its role, and say what it can do no more."""
     grant, is_last_owner = keys.show_grant(*visit.by, dataset, key_id)
-    shown = show.show_dataset(*visit.by, dataset).model_dump()
+    shown = shown_dataset(visit, dataset)
     return visit.page(
         "revoke_role", dataset=shown, grant=grant, is_last_owner=is_last_owner
     )
 
 
-@revocation_pages.post("/datasets/{dataset}/grants/{key_id}/revoke")
-async def revoke_role(visit: Visitor, dataset: str, key_id: str) -> Response:
+@acts(
+    revocation_pages,
+    "/datasets/{dataset}/grants/{key_id}/revoke",
+    confirm_revocation_of_role,
+)
+def revoke_role(visit: Visit, form: Form, dataset: str, key_id: str) -> str:
     """Revoke the role of a key on a dataset. An owner who revokes her own role sees the
     dataset no more.
     """
-
-    def act(form: Form) -> str:
-        keys.remove_grant(*visit.by, dataset, key_id)
-        is_own = key_id == visit.caller.key_id and not visit.caller.is_admin
-        return "/" if is_own else f"/ui/datasets/{dataset}/access"
-
-    return await submitted(
-        visit, act, lambda refused: confirm_revocation_of_role(refused, dataset, key_id)
-    )
+    keys.remove_grant(*visit.by, dataset, key_id)
+    is_own = key_id == visit.caller.key_id and not visit.caller.is_admin
+    return "/" if is_own else f"/ui/datasets/{dataset}/access"
 
 
 @revocation_pages.get("/admin/keys/{key_id}/revoke")
@@ -209,17 +199,11 @@ def confirm_revocation_of_key(visit: Visitor, key_id: str) -> Response:
     return visit.page("revoke_key", key=key, owned=owned)
 
 
-@revocation_pages.post("/admin/keys/{key_id}/revoke")
-async def revoke_key(visit: Visitor, key_id: str) -> Response:
+@acts(revocation_pages, "/admin/keys/{key_id}/revoke", confirm_revocation_of_key)
+def revoke_key(visit: Visit, form: Form, key_id: str) -> str:
     """Revoke a key at once."""
-
-    def act(form: Form) -> str:
-        keys.revoke_key(*visit.by, key_id)
-        return "/ui/admin/keys"
-
-    return await submitted(
-        visit, act, lambda refused: confirm_revocation_of_key(refused, key_id)
-    )
+    keys.revoke_key(*visit.by, key_id)
+    return "/ui/admin/keys"
 
 
 act_pages = APIRouter(prefix="/ui/acts", route_class=BodyRoute)

@@ -17,9 +17,20 @@ from app.api.pages import pictures, words
 from app.api.pages.rendering import Visit
 from app.core import limits
 from app.services.authorization import has_role
+from app.services.datasets import show
 from app.wire.ledger import CellOut, PartitionBalance
 from app.wire.uploads import UploadList
 from grovekeeper_common.declared_labels import labels_of, number_in_words
+
+
+def shown_dataset(visit: Visit, reference: str) -> dict[str, Any]:
+    """A dataset as the API shows it."""
+    return show.show_dataset(*visit.by, reference).model_dump(by_alias=True)
+
+
+def unit_of_dataset(visit: Visit, reference: str) -> str:
+    """What the guarantee of a dataset protects."""
+    return words.unit_of(shown_dataset(visit, reference)["privacy_unit"]["column"])
 
 
 @dataclass(frozen=True)

@@ -18,11 +18,12 @@ from app.api.pages.dataset_view import (
     declared_columns,
     grid_of,
     pairs_of,
+    shown_dataset,
     shown_partitions,
     shown_uploads,
     tabs_of,
 )
-from app.api.pages.forms import Form, checked, read_file_form, submitted, utc
+from app.api.pages.forms import Form, acts, checked, read_file_form, typed, utc
 from app.api.pages.home_view import budget_row
 from app.api.pages.rendering import Visit, Visitor, if_permitted
 from app.api.pages.upload_view import Report, shown_report
@@ -45,6 +46,7 @@ from app.services.dataset_rules import change_rules, show_rules
 from app.services.datasets import show
 from app.services.datasets.erase import IF_UNREAD, STAYS, delete_dataset, erase_upload
 from app.services.datasets.membership import join_population
+from app.services.datasets.unit_erasure import erase_unit
 from app.services.datasets.upload import UploadTerms
 from app.services.ledger import balances, spend_history
 from app.services.pagination import PageRequest
@@ -108,7 +110,7 @@ def of_every_tab(visit: Visit, reference: str, current: str) -> dict[str, Any]:
     Args:
         current: the shown tab.
     """
-    shown = show.show_dataset(*visit.by, reference).model_dump(by_alias=True)
+    shown = shown_dataset(visit, reference)
     id_ = shown["id"]
     may_train = has_role(*visit.by, id_, TRAIN)
     may_manage = has_role(*visit.by, id_, MANAGE_DATASET)
@@ -200,44 +202,30 @@ def show_dataset_rules(visit: Visitor, dataset: str) -> Response:
     )
 
 
-@detail_pages.post("/grants")
-async def grant(visit: Visitor, dataset: str) -> Response:
+@acts(detail_pages, "/grants", show_access)
+def grant(visit: Visit, form: Form, dataset: str) -> str:
     """Grant a key a role."""
-
-    def act(form: Form) -> str:
-        body = checked(GrantIn, {"role": form.get("role", "")})
-        named = form.get("key_id", "").strip()
-        key_id = keys.key_named(*visit.by, dataset, named)
-        keys.put_grant(*visit.by, dataset, key_id, role=body.role)
-        return f"/ui/datasets/{dataset}/access"
-
-    return await submitted(visit, act, lambda refused: show_access(refused, dataset))
+    body = checked(GrantIn, {"role": form.get("role", "")})
+    named = typed(form, "key_id")
+    key_id = keys.key_named(*visit.by, dataset, named)
+    keys.put_grant(*visit.by, dataset, key_id, role=body.role)
+    return f"/ui/datasets/{dataset}/access"
 
 
-@detail_pages.post("/rules")
-async def put_rules(visit: Visitor, dataset: str) -> Response:
+@acts(detail_pages, "/rules", show_dataset_rules)
+def put_rules(visit: Visit, form: Form, dataset: str) -> str:
     """Put rules in force, or propose them to the other owners."""
-
-    def act(form: Form) -> str:
-        seen = frozenset({form["etag"]}) if "etag" in form else None
-        change_rules(*visit.by, dataset, checked(RulesIn, _rules(form)), condition=seen)
-        return f"/ui/datasets/{dataset}/rules"
-
-    return await submitted(
-        visit, act, lambda refused: show_dataset_rules(refused, dataset)
-    )
+    seen = frozenset({form["etag"]}) if "etag" in form else None
+    change_rules(*visit.by, dataset, checked(RulesIn, _rules(form)), condition=seen)
+    return f"/ui/datasets/{dataset}/rules"
 
 
-@detail_pages.post("/population")
-async def join(visit: Visitor, dataset: str) -> Response:
+@acts(detail_pages, "/population", show_dataset)
+def join(visit: Visit, form: Form, dataset: str) -> str:
     """Make the dataset a member of a population."""
-
-    def act(form: Form) -> str:
-        body = checked(JoinIn, {"population": form.get("population", "").strip()})
-        join_population(*visit.by, dataset, population=body.population)
-        return f"/ui/datasets/{dataset}#population"
-
-    return await submitted(visit, act, lambda refused: show_dataset(refused, dataset))
+    body = checked(JoinIn, {"population": typed(form, "population")})
+    join_population(*visit.by, dataset, population=body.population)
+    return f"/ui/datasets/{dataset}#population"
 
 
 def _mentioned_keys(rules: RulesOut | None) -> set[str]:
@@ -280,8 +268,8 @@ def _rules(form: Form) -> dict[str, Any]:
     line ``key, key: amount``.
     """
     return {
-        "largest_job": form.get("largest_job", "").strip() or None,
-        "approval_above": form.get("approval_above", "").strip() or None,
+        "largest_job": typed(form, "largest_job") or None,
+        "approval_above": typed(form, "approval_above") or None,
         "quotas": [
             _quota(line) for line in form.get("quotas", "").splitlines() if line.strip()
         ],
@@ -388,7 +376,7 @@ def _upload_page(visit: Visit, dataset: str, report: Report | None = None) -> Re
     return visit.page(
         "upload",
         status=200 if report is None else 201,
-        dataset=show.show_dataset(*visit.by, dataset).model_dump(by_alias=True),
+        dataset=shown_dataset(visit, dataset),
         report=report,
         endings=",".join(_FORMS),
     )
@@ -402,23 +390,33 @@ def confirm_erasure_of_dataset(visit: Visitor, dataset: str) -> Response:
     require_role(*visit.by, dataset, MANAGE_DATASET)
     return visit.page(
         "erase_dataset",
-        dataset=show.show_dataset(*visit.by, dataset).model_dump(by_alias=True),
+        dataset=shown_dataset(visit, dataset),
     )
 
 
-@detail_pages.post("/erase")
-async def erase_all_rows(visit: Visitor, dataset: str) -> Response:
+@acts(detail_pages, "/erase", confirm_erasure_of_dataset)
+def erase_all_rows(visit: Visit, form: Form, dataset: str) -> str:
     """Erase all rows of a dataset whose name was typed."""
+    shown = show.show_dataset(*visit.by, dataset)
+    if typed(form, "name") != shown.name:
+        raise InvalidRequest.at("/name", "not-the-name-of-the-dataset")
+    delete_dataset(*visit.by, shown.id)
+    return f"/ui/datasets/{shown.id}"
 
-    def act(form: Form) -> str:
-        shown = show.show_dataset(*visit.by, dataset)
-        if form.get("name", "").strip() != shown.name:
-            raise InvalidRequest.at("/name", "not-the-name-of-the-dataset")
-        delete_dataset(*visit.by, shown.id)
-        return f"/ui/datasets/{shown.id}"
 
-    return await submitted(
-        visit, act, lambda refused: confirm_erasure_of_dataset(refused, dataset)
+@detail_pages.get("/erase-unit")
+def ask_for_unit(visit: Visitor, dataset: str) -> Response:
+    """Ask the owner which person shall be erased."""
+    require_role(*visit.by, dataset, MANAGE_DATASET)
+    return visit.page("erase_unit", dataset=shown_dataset(visit, dataset), erasure=None)
+
+
+@acts(detail_pages, "/erase-unit", ask_for_unit)
+def erase_rows_of_unit(visit: Visit, form: Form, dataset: str) -> Response:
+    """Erase the rows of one person, and show how many there were."""
+    erasure = erase_unit(*visit.by, dataset, unit=form.get("unit", ""))
+    return visit.page(
+        "erase_unit", dataset=shown_dataset(visit, dataset), erasure=erasure
     )
 
 
@@ -428,7 +426,7 @@ def confirm_erasure_of_upload(visit: Visitor, dataset: str, upload: str) -> Resp
     give back.
     """
     require_role(*visit.by, dataset, MANAGE_DATASET)
-    shown = show.show_dataset(*visit.by, dataset).model_dump(by_alias=True)
+    shown = shown_dataset(visit, dataset)
     epoch = next((epoch for epoch in shown["epochs"] if epoch["epoch"] == upload), None)
     if epoch is None:
         raise NotFound("upload")
@@ -438,14 +436,8 @@ def confirm_erasure_of_upload(visit: Visitor, dataset: str, upload: str) -> Resp
     return visit.page("erase_upload", dataset=shown, epoch=epoch, stays=stays)
 
 
-@detail_pages.post("/uploads/{upload}/erase")
-async def erase_rows_of_upload(visit: Visitor, dataset: str, upload: str) -> Response:
+@acts(detail_pages, "/uploads/{upload}/erase", confirm_erasure_of_upload)
+def erase_rows_of_upload(visit: Visit, form: Form, dataset: str, upload: str) -> str:
     """Erase the rows of an upload."""
-
-    def act(form: Form) -> str:
-        erase_upload(*visit.by, dataset, upload=upload)
-        return f"/ui/datasets/{dataset}/uploads"
-
-    return await submitted(
-        visit, act, lambda refused: confirm_erasure_of_upload(refused, dataset, upload)
-    )
+    erase_upload(*visit.by, dataset, upload=upload)
+    return f"/ui/datasets/{dataset}/uploads"

@@ -17,7 +17,7 @@ from fastapi.responses import RedirectResponse
 from app.access.grants import Role
 from app.api.capacity import Work, capacities
 from app.api.pages.declaration_view import review_of, shown_step
-from app.api.pages.forms import Form, checked, identity, number_in, read_form
+from app.api.pages.forms import Form, checked, identity, number_in, read_form, typed
 from app.api.pages.rendering import Visit, Visitor
 from app.api.pages.words import field_problem, sentence
 from app.api.requests import BodyRoute, limited
@@ -161,7 +161,7 @@ class _Draft:
             problems = {
                 field: words
                 for field, words in problems.items()
-                if self.form.get(field, "").strip()
+                if typed(self.form, field)
             }
         if unread is not None:
             problems = {**problems, "dictionary": unread}
@@ -265,7 +265,7 @@ class _Draft:
         rules of the API alone.
         """
         form = self.form
-        if not form.get("tried") and not form.get("name", "").strip():
+        if not form.get("tried") and not typed(form, "name"):
             # Without a name the rules of the columns would not be reached. Its absence
             # is shown when the step is left.
             form = {**form, "name": "unnamed"}
@@ -286,14 +286,14 @@ def declaration(form: Form, *, step: str) -> dict[str, Any]:
     """
     budget = {
         "accountant": accountant(form),
-        "epsilon": form.get("epsilon", "").strip(),
+        "epsilon": typed(form, "epsilon"),
     }
     if budget["accountant"] != "pure":
-        budget["delta"] = form.get("delta", "").strip()
+        budget["delta"] = typed(form, "delta")
     if step == "columns":
         budget = {"accountant": "pure", "epsilon": "1"}
     body: dict[str, Any] = {
-        "name": form.get("name", "").strip(),
+        "name": typed(form, "name"),
         "schema": {
             "features": list(map(_feature, rows(form, "f"))),
             "labels": list(map(_label, rows(form, "l"))),
@@ -306,7 +306,7 @@ def declaration(form: Form, *, step: str) -> dict[str, Any]:
         "partitions": list(map(_partition, rows(form, "p"))),
         "public_size": number_in(form.get("public_size", "")),
     }
-    unit_column = form.get("unit.column", "").strip()
+    unit_column = typed(form, "unit.column")
     max_rows = number_in(form.get("unit.max_rows", ""))
     return body | {
         "privacy_unit": {
@@ -316,7 +316,7 @@ def declaration(form: Form, *, step: str) -> dict[str, Any]:
         },
         "protects": form.get("protects", "row"),
         "population": form.get("population") or None,
-        "other_people": form.get("other_people", "").strip() or None,
+        "other_people": typed(form, "other_people") or None,
     }
 
 

@@ -4,7 +4,6 @@ noisy numbers of an evaluation.
 An evaluation measures one model, or chooses the best of several models for one charge.
 """
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
 
@@ -12,10 +11,12 @@ from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
 from app.access.grants import TRAIN
-from app.api.pages import pictures, words
+from app.api.pages import pictures
+from app.api.pages.dataset_view import shown_dataset, unit_of_dataset
 from app.api.pages.forms import checked, number_in
 from app.api.pages.rendering import Visit, Visitor
-from app.api.pages.spending import SpendingFields, Text, bought, quoted
+from app.api.pages.spending import SpendingFields, Text, quoted, sold, title_of
+from app.api.pages.statistics_view import GridLine
 from app.api.requests import BodyRoute
 from app.core import limits
 from app.core.errors import NotFound
@@ -26,17 +27,14 @@ from app.services.datasets import show
 from app.services.pagination import PageRequest
 from app.services.releases import evaluations
 from app.services.releases.evaluations import EvaluationRequest
-from app.services.releases.requests import quote
 from app.wire.base import Reference
 from app.wire.evaluations import (
     ConfusionOut,
     EvaluationIn,
     EvaluationOut,
-    EvaluationQuoteOut,
     MajorityOut,
     SelectionIn,
 )
-from grovekeeper_common import scope_words
 from grovekeeper_common.number_words import (
     error_in_words,
     mean_error_in_words,
@@ -86,41 +84,42 @@ _METRICS = {
 """What the form offers to release, by whether the label is a number."""
 
 
-@evaluation_pages.get("/models/{model_id}/evaluate")
+def _evaluation(
+    visit: Visit, model_id: str, fields: EvaluationFields
+) -> EvaluationRequest:
+    metrics = fields.counts.split()
+    if fields.auroc:
+        metrics.append("auroc")
+    asked = {
+        **fields.given("dataset"),
+        "metrics": metrics or None,
+        "largest_error": number_in(fields.largest_error),
+    }
+    return EvaluationRequest(models=[model_id], body=checked(EvaluationIn, asked))
+
+
+@sold(evaluation_pages, "/models/{model_id}/evaluate", EvaluationFields, _evaluation)
 def quote_evaluation(
     visit: Visitor, model_id: str, fields: Annotated[EvaluationFields, Query()]
 ) -> Response:
     """Show the form of an evaluation with its price."""
     model = models.show_model(*visit.by, model_id).model_dump(by_alias=True)
     visit, shown = _rows_to_read(visit, fields, model["dataset"])
-    asked = partial(_asked_evaluation, model["id"], fields)
-    shown_quote = quoted(visit, shown, fields, lambda: quote(*visit.by, asked()))
-    title = shown_quote.plan and _title(shown_quote.plan, "Evaluation")
+    ask = partial(_evaluation, visit, model["id"], fields)
+    shown_quote = quoted(visit, shown, fields, ask)
+    plan = shown_quote.plan
     label = model["schema"]["label"]
     width = None
-    if shown_quote.plan is not None:
-        width = shown_quote.plan.mae_half_width
+    if plan is not None:
+        width = plan.mae_half_width
     return shown_quote.page(
         "evaluate",
         model=model,
-        title=title,
+        title=plan and title_of(plan, "Evaluation"),
         is_binary=len(label.get("classes", ())) == 2,
         is_of_numbers="lower" in label,
         half_width=None if width is None else error_in_words(width),
         metrics=_METRICS["lower" in label],
-    )
-
-
-@evaluation_pages.post("/models/{model_id}/evaluate")
-async def evaluate(visit: Visitor, model_id: str) -> Response:
-    """Submit the evaluation of the form; a refusal shows the form again with what would
-    fit.
-    """
-    return await bought(
-        visit,
-        EvaluationFields,
-        partial(_asked_evaluation, model_id),
-        lambda refused, fields: quote_evaluation(refused, model_id, fields),
     )
 
 
@@ -131,11 +130,9 @@ def show_evaluation(visit: Visitor, evaluation_id: str) -> Response:
     return visit.page(
         "evaluation",
         evaluation=evaluation,
-        confusion=evaluation.confusion and _table_of(evaluation.confusion),
+        confusion=evaluation.confusion and _lines_of(evaluation.confusion),
         majority=evaluation.majority and _majority_in_words(evaluation.majority),
-        unit=words.unit_of(
-            show.show_dataset(*visit.by, evaluation.dataset).privacy_unit["column"]
-        ),
+        unit=unit_of_dataset(visit, evaluation.dataset),
         names=models.names_of_models(*visit.by, evaluation.models),
         errors=_errors_in_words(evaluation),
         scale=evaluation.accuracy
@@ -144,45 +141,17 @@ def show_evaluation(visit: Visitor, evaluation_id: str) -> Response:
     )
 
 
-def _title(plan: EvaluationQuoteOut, noun: str) -> str:
-    """What a plan would release, and on which rows."""
-    title = f"{noun} at ε = {plan.price.epsilon}"
-    if len(plan.models) > 1:
-        title += f" among {len(plan.models)} models"
-    title += f" on {plan.dataset_name}"
-    return f"{title}, {scope_words.cell(plan.scope)}" if plan.scope else title
-
-
-@dataclass(frozen=True)
-class _RowOfCounts:
-    """The noisy counts of a true class.
-
-    Attributes:
-        cells: each count in words, with the class of its colour.
-    """
-
-    true_class: str
-    cells: list[tuple[str, str]]
-
-
-@dataclass(frozen=True)
-class _TableOfCounts:
-    columns: list[str]
-    rows: list[_RowOfCounts]
-
-
-def _table_of(confusion: ConfusionOut) -> _TableOfCounts:
+def _lines_of(confusion: ConfusionOut) -> list[GridLine]:
     """A confusion matrix. The colour of a cell is its part of its row."""
-    rows = []
+    lines = []
     for true_class, counts in zip(confusion.classes, confusion.counts, strict=True):
         # At least one: noise alone may leave a row without counts.
         whole = max(sum(map(abs, counts)), 1)
         cells = [
             (f"{count:,.0f}", pictures.part_class(count, whole)) for count in counts
         ]
-        rows.append(_RowOfCounts(true_class, cells))
-    answered = [f"answered {answer}" for answer in confusion.classes]
-    return _TableOfCounts(["True class", *answered], rows)
+        lines.append(GridLine(true_class, cells))
+    return lines
 
 
 def _errors_in_words(evaluation: EvaluationOut) -> list[tuple[str, str, str]]:
@@ -217,30 +186,12 @@ def _rows_to_read(
     the dataset is the models'.
     """
     try:
-        shown = show.show_dataset(*visit.by, fields.dataset.strip() or trained_on)
+        return visit, shown_dataset(visit, fields.dataset.strip() or trained_on)
     except NotFound as unknown:
-        visit, shown = (
-            visit.refused(unknown, visit.sent),
-            show.show_dataset(*visit.by, trained_on),
-        )
-    return visit, shown.model_dump(by_alias=True)
+        return visit.refused(unknown, visit.sent), shown_dataset(visit, trained_on)
 
 
-def _asked_evaluation(model_id: str, fields: EvaluationFields) -> EvaluationRequest:
-    metrics = fields.counts.split()
-    if fields.auroc:
-        metrics.append("auroc")
-    given = {"dataset": fields.dataset.strip() or None, **fields.stated()}
-    asked = {
-        **given,
-        **fields.amounts(),
-        "metrics": metrics or None,
-        "largest_error": number_in(fields.largest_error),
-    }
-    return EvaluationRequest(models=[model_id], body=checked(EvaluationIn, asked))
-
-
-selection_pages = APIRouter(prefix="/ui/datasets/{of}/choice", route_class=BodyRoute)
+selection_pages = APIRouter(prefix="/ui/datasets", route_class=BodyRoute)
 
 
 class SelectionFields(RowsToRead):
@@ -268,7 +219,18 @@ class SelectionFields(RowsToRead):
         )
 
 
-@selection_pages.get("")
+def _choice(visit: Visit, of: str, fields: SelectionFields) -> EvaluationRequest:
+    models = fields.normal().chosen.split()
+    asked = {
+        "dataset": of,
+        **fields.given("dataset"),
+        "models": models,
+        "winner_accuracy": bool(fields.winner_accuracy),
+    }
+    return EvaluationRequest(models=models, body=checked(SelectionIn, asked))
+
+
+@sold(selection_pages, "/{of}/choice", SelectionFields, _choice)
 def quote_selection(
     visit: Visitor, of: str, fields: Annotated[SelectionFields, Query()]
 ) -> Response:
@@ -283,41 +245,14 @@ def quote_selection(
     visit, shown = _rows_to_read(visit, fields, trained_on.id)
     fields = fields.normal()
     chosen = fields.chosen.split()
-
-    def ask() -> EvaluationQuoteOut:
-        return quote(*visit.by, _asked_choice(of, fields))
-
-    shown_quote = quoted(visit, shown, fields, ask if len(chosen) > 1 else None)
-    title = shown_quote.plan and _title(shown_quote.plan, "Choice")
+    ask = partial(_choice, visit, of, fields) if len(chosen) > 1 else None
+    shown_quote = quoted(visit, shown, fields, ask)
+    plan = shown_quote.plan
     return shown_quote.page(
         "choose",
         trained_on=trained_on,
         models=listed.models,
         has_more=listed.next is not None,
         chosen=chosen,
-        title=title,
+        title=plan and title_of(plan, f"Choice among {len(chosen)} models"),
     )
-
-
-@selection_pages.post("")
-async def choose(visit: Visitor, of: str) -> Response:
-    """Submit the choice of the form; a refusal shows the form again with what would
-    fit.
-    """
-    return await bought(
-        visit,
-        SelectionFields,
-        partial(_asked_choice, of),
-        lambda refused, fields: quote_selection(refused, of, fields),
-    )
-
-
-def _asked_choice(of: str, fields: SelectionFields) -> EvaluationRequest:
-    models = fields.normal().chosen.split()
-    given = {"dataset": fields.dataset.strip() or of, "models": models}
-    spending = {**fields.stated(), **fields.amounts()}
-    winner_accuracy = bool(fields.winner_accuracy)
-    body = checked(
-        SelectionIn, {**given, **spending, "winner_accuracy": winner_accuracy}
-    )
-    return EvaluationRequest(models=models, body=body)

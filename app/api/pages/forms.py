@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import TypeAlias, TypeVar
 from urllib.parse import parse_qsl
 
-from fastapi import Request, Response
+from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 from pydantic import BaseModel, ValidationError
 
@@ -19,7 +19,7 @@ from app.access.idempotency import IdempotentRequest, hiding
 from app.api import problems
 from app.api.authentication import require_same_origin
 from app.api.capacity import Work, capacities, is_administration
-from app.api.pages.rendering import Visit
+from app.api.pages.rendering import Visit, Visitor
 from app.api.requests import Incoming, checked_key, route_of, whole
 from app.core import json_text, limits
 from app.core.errors import InvalidRequest, MalformedRequest, Unauthenticated
@@ -28,11 +28,17 @@ from grovekeeper_forests.errors import GrovekeeperError
 
 Form: TypeAlias = Mapping[str, str]
 _Model = TypeVar("_Model", bound=BaseModel)
+_Act = TypeVar("_Act", bound=Callable[..., str | Response])
 _BOUNDARY = re.compile(
     r'multipart/form-data;\s*boundary="?([!-~]{1,70}?)"?\s*', re.IGNORECASE
 )
 _NAME = re.compile(rb'[;\s]name="([^"]*)"')
 _FILE_NAME = re.compile(rb'[;\s]filename="([^"]*)"')
+
+
+def typed(form: Form, name: str) -> str:
+    """What was typed into a field, without spaces around it."""
+    return form.get(name, "").strip()
 
 
 async def read_form(
@@ -65,37 +71,46 @@ async def read_form(
     return dict(fields)
 
 
-async def submitted(
-    visit: Visit,
-    act: Callable[[Form], str | Response],
-    page: Callable[[Visit], Response],
-) -> Response:
-    """Run what a form asks for, and lead to the page that shows the result.
+def acts(
+    pages: APIRouter, path: str, page: Callable[..., Response]
+) -> Callable[[_Act], _Act]:
+    """Serves the address of a form: does what the form asks for, and leads to the page
+    that shows the result.
+
+    The function gets the visit, the form and the parameters of the path; it returns the
+    address of the page that follows, or that page.
 
     Args:
-        act: what the form asks for; returns the address of the page that follows, or
-            that page.
-        page: shows the page of the form again if it is refused. It raises what the page
-            raises, so a caller who may not see the page is refused as everywhere.
+        page: shows the page of the form again if it is refused. It gets the visit and
+            the parameters of the path, and raises what the page raises, so a caller who
+            may not see the page is refused as everywhere.
     """
-    form = await read_form(visit.request)
 
-    def run() -> Response:
-        try:
-            following = act(form)
-            if isinstance(following, str):
-                return RedirectResponse(following, status_code=303)
-            return following
-        except Unauthenticated:
-            raise
-        except GrovekeeperError as error:
-            return page(visit.refused(error, form))
+    def serve(act: _Act) -> _Act:
+        @pages.post(path)
+        async def submit(visit: Visitor) -> Response:
+            form = await read_form(visit.request)
+            parameters = visit.request.path_params
 
-    if is_administration(visit.request.url.path):
-        work = Work.ADMINISTRATION
-    else:
-        work = Work.WRITE
-    return await capacities(visit.request).run(work, run)
+            def run() -> Response:
+                try:
+                    following = act(visit, form, **parameters)
+                    if isinstance(following, str):
+                        return RedirectResponse(following, status_code=303)
+                    return following
+                except Unauthenticated:
+                    raise
+                except GrovekeeperError as error:
+                    return page(visit.refused(error, form), **parameters)
+
+            work = Work.WRITE
+            if is_administration(visit.request.url.path):
+                work = Work.ADMINISTRATION
+            return await capacities(visit.request).run(work, run)
+
+        return act
+
+    return serve
 
 
 def identity(

@@ -3,15 +3,14 @@ wait for an owner.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from fastapi import APIRouter, Response
 
 from app.api.pages import words
-from app.api.pages.dataset_view import tabs_of
-from app.api.pages.forms import Form, checked, submitted
+from app.api.pages.dataset_view import Tab, tabs_of
+from app.api.pages.forms import Form, acts, checked, typed
 from app.api.pages.home_view import who_submitted
-from app.api.pages.rendering import Visitor
+from app.api.pages.rendering import Visit, Visitor
 from app.api.requests import BodyRoute, NameFilter, Page
 from app.api.streams import job_events
 from app.jobs.queue import JobFilter
@@ -21,9 +20,7 @@ from app.services.datasets import show
 from app.services.jobs import show_jobs
 from app.services.pagination import PageRequest
 from app.wire.approvals import DecisionIn
-from app.wire.jobs import JobOut
 from app.wire.jobs import JobState as JobStateName
-from app.wire.spending import PriceOut
 
 job_pages = APIRouter(prefix="/ui/jobs", route_class=BodyRoute)
 
@@ -57,24 +54,16 @@ def list_jobs(
     )
 
 
-@dataclass(frozen=True)
-class _Tab:
-    """A link to the jobs in a state, or to all of them; ``query`` is its address."""
-
-    label: str
-    query: str
-    is_current: bool
-
-
-def _tabs(counted: Mapping[JobState, int], fields: Mapping[str, str]) -> list[_Tab]:
+def _tabs(counted: Mapping[JobState, int], fields: Mapping[str, str]) -> list[Tab]:
+    """Links to the jobs in each state, and to all of them."""
     of_all = {**fields, "state": ""}
-    tabs = [_Tab("All", words.query_of(of_all), not fields["state"])]
+    tabs = [Tab("All", words.query_of(of_all), not fields["state"])]
     for state, number in counted.items():
         is_current = state.value == fields["state"]
         if number or is_current:
             query = words.query_of({**fields, "state": state.value})
             label = f"{state.value.capitalize()} {number}"
-            tabs.append(_Tab(label, query, is_current))
+            tabs.append(Tab(label, query, is_current))
     return tabs
 
 
@@ -83,32 +72,14 @@ def show_job(visit: Visitor, job_id: str) -> Response:
     """Show one job; the script replaces its state while the job runs."""
     job = show_jobs.show_job(*visit.by, job_id)
     names = keys.names_of_keys(*visit.by, job.dataset, [job.submitted_by])
-    return visit.page("job", job=job, words=_in_words(job), names=names)
-
-
-@dataclass(frozen=True)
-class _JobInWords:
-    """What the page of a job says.
-
-    Attributes:
-        title: the name of the job, or what it does.
-        what: the kind of the job and its algorithm.
-        has_ended: whether its state is its last one.
-        shows_trees: whether the number of grown trees says how far it is.
-        why_queued: why no worker runs it yet, if it is queued.
-        why_failed: why it failed after its charge, as far as that is public.
-        privacy_loss: its price as ε and δ, if the price is in another unit.
-        command: shows a release that has no page.
-    """
-
-    title: str
-    what: str
-    has_ended: bool
-    shows_trees: bool
-    why_queued: str
-    why_failed: str
-    privacy_loss: str
-    command: str
+    return visit.page(
+        "job",
+        job=job,
+        names=names,
+        why_queued=_WHY_QUEUED[job.held_by],
+        # A reason of a newer version has no words here.
+        why_failed=_WHY_FAILED.get(job.reason or "", ""),
+    )
 
 
 _WHY_QUEUED: Mapping[str | None, str] = {
@@ -134,45 +105,11 @@ _WHY_FAILED = {
 """Why a charged job failed, by the reason of its end."""
 
 
-def _in_words(job: JobOut) -> _JobInWords:
-    kind = "training" if job.kind == "train" else job.kind
-    default = f"{job.what} on {job.dataset_name}"
-    return _JobInWords(
-        title=job.name or default,
-        what=kind if kind == job.what else f"{kind}, {job.what}",
-        has_ended=job.state in ("succeeded", "failed", "cancelled"),
-        shows_trees=job.n_trees > 0 and job.state == "running",
-        why_queued=_WHY_QUEUED[job.held_by],
-        # A reason of a newer version has no words here.
-        why_failed=_WHY_FAILED.get(job.reason or "", ""),
-        privacy_loss="" if job.unlabelled else _privacy_loss(job.price),
-        command=_command(job),
-    )
-
-
-def _command(job: JobOut) -> str:
-    if job.profile_id is not None:
-        return f"grovekeeper profiles show {job.profile_id}"
-    return ""
-
-
-def _privacy_loss(price: PriceOut) -> str:
-    if price.unit == "epsilon":
-        return ""
-    if price.delta:
-        return f"(ε = {price.epsilon}, δ = {price.delta})"
-    return f"(ε = {price.epsilon})"
-
-
-@job_pages.post("/{job_id}/cancel")
-async def cancel_job(visit: Visitor, job_id: str) -> Response:
+@acts(job_pages, "/{job_id}/cancel", show_job)
+def cancel_job(visit: Visit, form: Form, job_id: str) -> str:
     """Cancel a job and show it."""
-
-    def act(form: Form) -> str:
-        show_jobs.cancel_job(*visit.by, job_id)
-        return f"/ui/jobs/{job_id}"
-
-    return await submitted(visit, act, lambda refused: show_job(refused, job_id))
+    show_jobs.cancel_job(*visit.by, job_id)
+    return f"/ui/jobs/{job_id}"
 
 
 @job_pages.get("/{job_id}/events")
@@ -195,18 +132,16 @@ def list_approvals(visit: Visitor, page: Page) -> Response:
     return visit.page("approvals", approvals=listed.approvals, following=listed.next)
 
 
-@approval_pages.post("/{job_id}")
-async def decide(visit: Visitor, job_id: str) -> Response:
+@acts(
+    approval_pages,
+    "/{job_id}",
+    lambda refused, **_: list_approvals(refused, PageRequest()),
+)
+def decide(visit: Visit, form: Form, job_id: str) -> str:
     """Approve or reject a waiting job."""
-
-    def act(form: Form) -> str:
-        body = checked(
-            DecisionIn,
-            {name: form.get(name, "").strip() for name in ("decision", "reason")},
-        )
-        dataset_rules.decide(*visit.by, job_id, body)
-        return "/ui/approvals"
-
-    return await submitted(
-        visit, act, lambda refused: list_approvals(refused, PageRequest())
+    body = checked(
+        DecisionIn,
+        {name: typed(form, name) for name in ("decision", "reason")},
     )
+    dataset_rules.decide(*visit.by, job_id, body)
+    return "/ui/approvals"

@@ -12,19 +12,17 @@ from pydantic import BaseModel, Field
 
 from app.api.capacity import Work
 from app.api.pages import ledger_view
-from app.api.pages.dataset_view import tabs_of
-from app.api.pages.forms import Form, checked, identity, submitted
+from app.api.pages.dataset_view import tabs_of, unit_of_dataset
+from app.api.pages.forms import Form, acts, checked, identity, typed
 from app.api.pages.ledger_view import details_of, entry_table
 from app.api.pages.rendering import Visit, Visitor, as_file, if_permitted
 from app.api.pages.views import neighbours
-from app.api.pages.words import unit_of
 from app.api.requests import BodyRoute, KeptHeads, Page, limited
 from app.api.streams import exported
 from app.core import limits
 from app.core.errors import InvalidRequest, RoleMissing
 from app.ledger.tables import EntryKind
 from app.services import populations
-from app.services.datasets import show
 from app.services.jobs import show_jobs
 from app.services.ledger import balances, evidence, history, spent
 from app.services.ledger.history import EVERY_ENTRY, Search
@@ -117,22 +115,18 @@ def show_account(
     )
 
 
-@ledger_pages.post("/{account}/cap")
-async def change_cap(visit: Visitor, account: str) -> Response:
+@acts(
+    ledger_pages,
+    "/{account}/cap",
+    lambda refused, account: show_account(
+        refused, account, PageRequest(), SearchFields()
+    ),
+)
+def change_cap(visit: Visit, form: Form, account: str) -> str:
     """Lower or raise the cap of an account."""
-
-    def act(form: Form) -> str:
-        body = checked(
-            CapIn, {name: form.get(name, "").strip() for name in ("cap", "reason")}
-        )
-        balances.change_cap(*visit.by, account, body, request=identity(visit, form))
-        return f"/ui/ledger/{account}"
-
-    return await submitted(
-        visit,
-        act,
-        lambda refused: show_account(refused, account, PageRequest(), SearchFields()),
-    )
+    body = checked(CapIn, {name: typed(form, name) for name in ("cap", "reason")})
+    balances.change_cap(*visit.by, account, body, request=identity(visit, form))
+    return f"/ui/ledger/{account}"
 
 
 @ledger_pages.get("/{account}/entries/{sequence}")
@@ -208,8 +202,7 @@ def account_unit(visit: Visit, account: str, *, kind: str) -> str:
     """
     if kind == "population":
         return "privacy unit"
-    dataset = show.show_dataset(*visit.by, account)
-    return unit_of(dataset.privacy_unit["column"])
+    return unit_of_dataset(visit, account)
 
 
 def _members(visit: Visit, population: str) -> dict[str, str]:

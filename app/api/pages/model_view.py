@@ -2,7 +2,7 @@
 row, aliases, and models side by side.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -344,21 +344,9 @@ def first_days(schema: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-@dataclass(frozen=True)
-class ClassRow:
-    """A class of a prediction."""
-
-    name: str
-    probability: str
-    is_label: bool
-
-
-def class_rows(prediction: Sequence[tuple[str, float, bool]]) -> list[ClassRow]:
-    """The likeliest classes of a prediction, in descending order of probability."""
-    return [
-        ClassRow(name, share_in_words(probability), is_label)
-        for name, probability, is_label in prediction[:_SHOWN_CLASSES]
-    ]
+def likeliest(shares: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
+    """The likeliest classes, in descending order of probability."""
+    return sorted(shares, key=lambda item: -item[1])[:_SHOWN_CLASSES]
 
 
 @dataclass(frozen=True)

@@ -12,16 +12,16 @@ from pydantic import BaseModel, Field
 
 from app.access.grants import NAME_MODEL, TAKE_MODEL, TRAIN
 from app.api.capacity import Work, capacities
-from app.api.pages.dataset_view import tabs_of
-from app.api.pages.forms import Form, checked, read_form, submitted
+from app.api.pages.dataset_view import tabs_of, unit_of_dataset
+from app.api.pages.forms import Form, acts, checked, read_form, typed
 from app.api.pages.model_view import (
-    class_rows,
     compared_features,
     drawn_tree,
     evaluation_row,
     example_row,
     first_days,
     leaf_shares,
+    likeliest,
     listed_model,
     named_model,
     row_fields,
@@ -29,7 +29,7 @@ from app.api.pages.model_view import (
 )
 from app.api.pages.rendering import Visit, Visitor, if_permitted
 from app.api.pages.views import ShownProblem, WrongField
-from app.api.pages.words import sentence, unit_of
+from app.api.pages.words import sentence
 from app.api.requests import BodyRoute, NameFilter, Page
 from app.api.streams import model_file
 from app.core import limits
@@ -85,7 +85,8 @@ class _Shown:
         form: ``prediction`` or ``aliases``, if the page answers such a form.
         alias: the alias whose moves are shown.
         tree: the number of the tree that is drawn.
-        prediction: class, probability, and whether the class is the label.
+        prediction: the likeliest classes with their probabilities.
+        label: the class that is answered.
         number: the predicted number, where the label is one.
         changed: the features whose number is out of its bounds.
         unseen: the features whose category is not declared.
@@ -96,7 +97,8 @@ class _Shown:
     alias: str = ""
     tree: int = 0
     row: Mapping[str, str] = field(default_factory=dict)
-    prediction: Sequence[tuple[str, float, bool]] | None = None
+    prediction: Sequence[tuple[str, float]] = ()
+    label: str = ""
     number: str | None = None
     changed: Sequence[str] = ()
     unseen: Sequence[str] = ()
@@ -195,22 +197,20 @@ async def download(
     return await model_file(visit.request, *visit.by, model_id, form=form)
 
 
-@model_pages.post("/{model_id}/aliases")
-async def move_alias(visit: Visitor, model_id: str) -> Response:
+@acts(
+    model_pages,
+    "/{model_id}/aliases",
+    lambda refused, model_id: _card(refused, model_id, _Shown("aliases")),
+)
+def move_alias(visit: Visit, form: Form, model_id: str) -> str:
     """Make an alias of the model's dataset name this model, or remove the alias."""
-
-    def act(form: Form) -> str:
-        model = models.show_model(*visit.by, model_id)
-        alias = checked(AliasFields, {"alias": form.get("alias", "").strip()}).alias
-        if form.get("go") == "remove":
-            models.remove_alias(*visit.by, model.dataset, alias)
-        else:
-            models.put_alias(*visit.by, model.dataset, alias, model=model.id)
-        return f"/ui/models/{model.id}?alias={alias}#aliases"
-
-    return await submitted(
-        visit, act, lambda refused: _card(refused, model_id, _Shown("aliases"))
-    )
+    model = models.show_model(*visit.by, model_id)
+    alias = checked(AliasFields, {"alias": typed(form, "alias")}).alias
+    if form.get("go") == "remove":
+        models.remove_alias(*visit.by, model.dataset, alias)
+    else:
+        models.put_alias(*visit.by, model.dataset, alias, model=model.id)
+    return f"/ui/models/{model.id}?alias={alias}#aliases"
 
 
 def _card(visit: Visit, model_id: str, shown: _Shown) -> Response:
@@ -231,10 +231,9 @@ def _card(visit: Visit, model_id: str, shown: _Shown) -> Response:
         "model",
         status=422 if shown.refused else 200,
         model=model,
-        unit=unit_of(show.show_dataset(*visit.by, dataset).privacy_unit["column"]),
+        unit=unit_of_dataset(visit, dataset),
         shown=shown,
         row_fields=row_fields(model["schema"], shown.row),
-        prediction=class_rows(shown.prediction or ()),
         example_row=example_row(model["schema"]),
         first_days=first_days(model["schema"]),
         evaluations=[
@@ -295,16 +294,13 @@ def _prediction(visit: Visit, model_id: str, row: Mapping[str, str]) -> _Shown:
     answer = json.loads(predict_rows(*visit.by, model.id, body))
     [label] = answer["labels"]
     shares = zip(answer["classes"], *answer["probabilities"], strict=True)
-    listed = sorted(
-        ((name, share, name == label) for name, share in shares),
-        key=lambda item: -item[1],
-    )
     number = None if answer["classes"] else f"{label:.6g}"
     counts = answer["counts"]
     return _Shown(
         "prediction",
         row=row,
-        prediction=listed,
+        prediction=likeliest(shares),
+        label=label,
         number=number,
         changed=list(counts["clamped"]),
         unseen=list(counts["unseen"]),

@@ -2,7 +2,7 @@
 beside it do not say.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from decimal import ROUND_CEILING, Decimal
 from math import ceil
 from typing import Any
@@ -59,8 +59,12 @@ def budget_bar(account: Mapping[str, Any], label: str, requested: str = "0") -> 
     ).format(
         over=" over" if total > cap else "",
         label=label,
-        parts=Markup("").join(parts),
+        parts=_joined(parts),
     )
+
+
+def _joined(parts: Iterable[Markup]) -> Markup:
+    return Markup("").join(parts)
 
 
 def _part_of_bar(kind: str, start: Decimal, share: Decimal) -> Markup:
@@ -134,11 +138,11 @@ def spend(spent: Spend, balance: Mapping[str, Any], now: str) -> Markup | None:
         '<svg class="plot" height="{h}" role="group" aria-label="{label}">{lines}{parts}{dots}{times}</svg></div>'
     ).format(
         h=_PLOT_HEIGHT + 24,
-        axis=Markup("").join(axis),
+        axis=_joined(axis),
         label=f"{len(steps)} charges, oldest first; each is a link to its entry",
-        lines=Markup("").join(lines),
-        parts=Markup("").join(parts),
-        dots=Markup("").join(dots),
+        lines=_joined(lines),
+        parts=_joined(parts),
+        dots=_joined(dots),
         times=_times(steps[0].at, now),
     )
 
@@ -229,7 +233,7 @@ def accuracy(accuracy: AccuracyOut, majority: MajorityOut | None) -> Markup:
         w=_WIDTH,
         label=f"Accuracy {estimate}, between {share_in_words(accuracy.interval.low)} and "
         f"{share_in_words(accuracy.interval.high)}{words}",
-        bars=Markup("").join(bars),
+        bars=_joined(bars),
         mark=mark,
         dot=dot,
     )
@@ -295,7 +299,7 @@ def estimate(
     return Markup(
         '<svg class="plot interval-row" viewBox="-2 0 604 20" preserveAspectRatio="none" role="img"'
         ' aria-label="{label}">{parts}</svg>'
-    ).format(label=label, parts=Markup("").join(parts))
+    ).format(label=label, parts=_joined(parts))
 
 
 def _across(share: float) -> Decimal:
@@ -318,7 +322,7 @@ def odds_scale(chances: Collection[str]) -> Markup:
     )
     # the odds are 1 / (1 + exp(−ε))
     odds_of_epsilon = (("0.1", "0.525"), ("1", "0.7311"), ("3", "0.9526"))
-    marks = Markup("").join(
+    marks = _joined(
         mark.format(x=_place(odds), e=epsilon) for epsilon, odds in odds_of_epsilon
     )
     dot = Markup('<circle class="{}" cx="{}%" cy="8" r="5"/>')
@@ -334,7 +338,7 @@ def odds_scale(chances: Collection[str]) -> Markup:
         label=f"Right guesses: {percent}, on a scale from 50 % to 100 %",
         marks=marks,
         # the first dot lies above the others
-        dots=Markup("").join(reversed(dots)),
+        dots=_joined(reversed(dots)),
     )
 
 
@@ -380,8 +384,8 @@ def recovered_shares(
         foot=foot,
         left=_number(_share_place(0)),
         right=_number(_share_place(1)),
-        rows=Markup("").join(rows),
-        marks=Markup("").join(marks),
+        rows=_joined(rows),
+        marks=_joined(marks),
     )
 
 

@@ -5,8 +5,8 @@ from the members of one.
 from fastapi import APIRouter, Response
 
 from app.access.grants import Role
-from app.api.pages.forms import Form, checked, identity, submitted
-from app.api.pages.rendering import Visitor
+from app.api.pages.forms import Form, acts, checked, identity, typed
+from app.api.pages.rendering import Visit, Visitor
 from app.api.requests import BodyRoute, Page
 from app.services import populations
 from app.services.datasets import unit_erasure
@@ -31,25 +31,17 @@ def list_populations(visit: Visitor, page: Page) -> Response:
     )
 
 
-@population_pages.post("")
-async def open_population(visit: Visitor) -> Response:
+@acts(population_pages, "", lambda refused: list_populations(refused, PageRequest()))
+def open_population(visit: Visit, form: Form) -> str:
     """Open a population with a budget."""
-
-    def act(form: Form) -> str:
-        given = {
-            name: form.get(name, "").strip()
-            for name in ("accountant", "epsilon", "delta")
-        }
-        budget = {name: text for name, text in given.items() if text}
-        body = checked(
-            PopulationIn, {"name": form.get("name", "").strip(), "budget": budget}
-        )
-        populations.open_population(*visit.by, body, request=identity(visit, form))
-        return "/ui/populations"
-
-    return await submitted(
-        visit, act, lambda refused: list_populations(refused, PageRequest())
-    )
+    budget = {
+        name: text
+        for name in ("accountant", "epsilon", "delta")
+        if (text := typed(form, name))
+    }
+    body = checked(PopulationIn, {"name": typed(form, "name"), "budget": budget})
+    populations.open_population(*visit.by, body, request=identity(visit, form))
+    return "/ui/populations"
 
 
 @population_pages.get("/{population}/erase-unit")
@@ -60,28 +52,22 @@ def ask_whom_to_erase(visit: Visitor, population: str) -> Response:
     return visit.page("erase_person", population=shown, members=members)
 
 
-@population_pages.post("/{population}/erase-unit")
-async def erase_person(visit: Visitor, population: str) -> Response:
+@acts(population_pages, "/{population}/erase-unit", ask_whom_to_erase)
+def erase_person(visit: Visit, form: Form, population: str) -> Response:
     """Erase a person from the chosen datasets, and show the receipt."""
-
-    def act(form: Form) -> Response:
-        prefix = "dataset."
-        body = {
-            "unit": form.get("unit", ""),
-            "datasets": [
-                name.removeprefix(prefix) for name in form if name.startswith(prefix)
-            ],
-            "reference": form.get("reference", "").strip() or None,
-        }
-        receipt = unit_erasure.erase_person(
-            *visit.by, population, checked(PersonErasureIn, body)
-        )
-        n_similar = sum(member.similar_units or 0 for member in receipt.members)
-        is_found = any(member.erased != 0 for member in receipt.members)
-        return visit.page(
-            "erased_person", receipt=receipt, is_found=is_found, n_similar=n_similar
-        )
-
-    return await submitted(
-        visit, act, lambda refused: ask_whom_to_erase(refused, population)
+    prefix = "dataset."
+    body = {
+        "unit": form.get("unit", ""),
+        "datasets": [
+            name.removeprefix(prefix) for name in form if name.startswith(prefix)
+        ],
+        "reference": typed(form, "reference") or None,
+    }
+    receipt = unit_erasure.erase_person(
+        *visit.by, population, checked(PersonErasureIn, body)
+    )
+    n_similar = sum(member.similar_units or 0 for member in receipt.members)
+    is_found = any(member.erased != 0 for member in receipt.members)
+    return visit.page(
+        "erased_person", receipt=receipt, is_found=is_found, n_similar=n_similar
     )

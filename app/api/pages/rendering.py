@@ -161,9 +161,9 @@ def _environment() -> Environment:
         "covered": scope_words.covered,
         "percent": odds_words.percent,
         "share": share_in_words,
-        "minute": _minute,
+        "minute": _exact(words.minute),
         "hour": hour_in_words,
-        "clock": _clock,
+        "clock": _exact(words.clock),
     }
     environment.globals |= {
         "base": base, "symbols": SYMBOLS, "odds_sentence": odds_words.sentence, "unit_of": words.unit_of,
@@ -175,14 +175,10 @@ def _environment() -> Environment:
     return environment
 
 
-def _minute(time: str) -> Markup:
-    """A time to the minute, exact where a program reads the page."""
-    return Markup('<time datetime="{}">{}</time>').format(time, words.minute(time))
-
-
-def _clock(time: str) -> Markup:
-    """The hour and minute of a time of the last day, exact where a program reads."""
-    return Markup('<time datetime="{}">{}</time>').format(time, words.clock(time))
+def _exact(written: Callable[[str], str]) -> Callable[[str], Markup]:
+    """Writes times for people, exact where a program reads the page."""
+    element = Markup('<time datetime="{}">{}</time>')
+    return lambda time: element.format(time, written(time))
 
 
 def page_of(request: Request, error: GrovekeeperError) -> Response:

@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, Generic, TypeAlias, TypeVar
 from urllib.parse import urlencode
 
@@ -15,9 +16,9 @@ from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, Field
 
 from app.access.grants import TRAIN
-from app.access.idempotency import IdempotentRequest
+from app.api.pages.dataset_view import shown_dataset
 from app.api.pages.datasets import population_of
-from app.api.pages.forms import Form, checked, identity, submitted
+from app.api.pages.forms import Form, acts, checked, identity
 from app.api.pages.rendering import Visit, Visitor
 from app.api.requests import BodyRoute
 from app.core import json_text, limits
@@ -29,16 +30,18 @@ from app.core.errors import (
     RoleMissing,
 )
 from app.services.authorization import require_role
-from app.services.datasets import show
 from app.services.ledger import balances
+from app.services.pagination import PageRequest
+from app.services.releases import profiles
 from app.services.releases.contract import ReleaseRequest
 from app.services.releases.requests import quote, submit
 from app.services.releases.training import TrainingRequest
 from app.wire.algorithms import AlgorithmOut
+from app.wire.base import Reference
 from app.wire.datasets import ColumnName
 from app.wire.populations import PopulationOut
 from app.wire.spending import AccountPlanOut
-from app.wire.training import ExpectedAccuracyOut, PlanIn, PlanOut, TrainIn
+from app.wire.training import ExpectedAccuracyOut, TrainIn
 from grovekeeper_common import scope_words
 from grovekeeper_common.declared_labels import labels_of
 from grovekeeper_common.limit_words import limit_in_words
@@ -70,28 +73,27 @@ class SpendingFields(BaseModel):
     purpose: Annotated[str, Field(max_length=2 * limits.MAX_SENTENCE_CHARS)] = ""
     once: Text = ""
 
-    def amounts(self) -> dict[str, Any]:
-        """The fields of an API request that spends.
+    def given(self, *names: str) -> dict[str, Any]:
+        """The fields of an API request that spends, as far as the form has them.
+
+        Args:
+            names: of more fields.
 
         Raises:
             InvalidRequest: the scope is no JSON.
         """
         given = {
-            name: text for name in ("epsilon", "delta") if (text := getattr(self, name))
+            name: text
+            for name in ("epsilon", "delta", "name", "purpose", *names)
+            if (text := getattr(self, name).strip())
         }
         return {**given, "scope": self._scope()}
 
-    def stated(self) -> dict[str, str]:
-        """The name and the purpose of the job, as far as the form has them."""
-        return {
-            name: text
-            for name in ("name", "purpose")
-            if (text := getattr(self, name).strip())
-        }
-
     def asking(self, epsilon: str) -> str:
-        """The query of a quote for the same request at another ε."""
-        kept = self.model_dump(exclude={"epsilon", "once"})
+        """The query of a quote for the same request at another ε, which also stands for
+        a wanted error.
+        """
+        kept = self.model_dump(exclude={"epsilon", "error", "once"})
         given = {name: value for name, value in kept.items() if value}
         return urlencode({"epsilon": epsilon, **given}, doseq=True)
 
@@ -179,6 +181,7 @@ class Quote(Generic[_Plan]):
             template,
             dataset=self.dataset,
             partitions=self.fields.choices(self.dataset),
+            labels=[label["name"] for label in labels_of(self.dataset["schema"])],
             fields=self.fields,
             quote=self,
             **context,
@@ -189,17 +192,17 @@ def quoted(
     visit: Visit,
     dataset: Mapping[str, Any],
     fields: SpendingFields,
-    ask: Callable[[], _Plan] | None,
+    ask: Callable[[], ReleaseRequest[_Plan]] | None,
 ) -> Quote[_Plan]:
-    """Ask a service for a quote, unless the form has no ε yet or is refused, or the
-    dataset is deleted; a refusal becomes a part of the page.
+    """Ask a service for the quote of a request, unless the form has no ε yet or is
+    refused, or the dataset is deleted; a refusal becomes a part of the page.
     """
     refusal = visit.refusal
     if dataset["deleted_at"] is not None:
         refusal = refusal or DatasetDeleted()
     if ask is not None and refusal is None:
         try:
-            plan = ask()
+            plan = quote(*visit.by, ask())
             balance = balances.show_balance(
                 *visit.by, dataset["id"], scope=plan.scope
             ).model_dump()
@@ -222,39 +225,41 @@ def quoted(
     )
 
 
-def paid_identity(visit: Visit, form: Form) -> IdempotentRequest:
-    """The identity of a form that spends.
-
-    Raises:
-        IdempotencyKeyMissing: the form has none.
-    """
-    request = identity(visit, form)
-    if request is None:
-        raise IdempotencyKeyMissing
-    return request
+_Page: TypeAlias = Callable[[Visit, str, _Fields], Response]
 
 
-async def bought(
-    visit: Visit,
+def sold(
+    pages: APIRouter,
+    path: str,
     kind: type[_Fields],
-    ask: Callable[[_Fields], ReleaseRequest[Any]],
-    page: Callable[[Visit, _Fields], Response],
-) -> Response:
-    """Submits the job of a form; a refusal shows the form again with what would fit.
+    ask: Callable[[Visit, str, _Fields], ReleaseRequest[Any]],
+) -> Callable[[_Page[_Fields]], _Page[_Fields]]:
+    """Serves the page of a form that spends. The form submits a job to the address of
+    the page; a refusal shows the page again with what would fit.
 
     Args:
+        path: of the page, with the reference of a dataset or a model.
         kind: of the form's fields.
         ask: the request that the fields stand for.
-        page: the form.
     """
 
-    def act(form: Form) -> str:
-        asked, request = ask(checked(kind, form)), paid_identity(visit, form)
-        return f"/ui{submit(*visit.by, asked, request=request).location}"
+    def serve(page: _Page[_Fields]) -> _Page[_Fields]:
+        def show(refused: Visit, **of: str) -> Response:
+            [reference] = of.values()
+            return page(refused, reference, checked(kind, refused.sent))
 
-    return await submitted(
-        visit, act, lambda refused: page(refused, checked(kind, refused.sent))
-    )
+        @acts(pages, path, show)
+        def buy(visit: Visit, form: Form, **of: str) -> str:
+            [reference] = of.values()
+            asked = ask(visit, reference, checked(kind, form))
+            request = identity(visit, form)
+            if request is None:
+                raise IdempotencyKeyMissing
+            return f"/ui{submit(*visit.by, asked, request=request).location}"
+
+        return pages.get(path)(page)
+
+    return serve
 
 
 def _cells(
@@ -282,64 +287,55 @@ def _json(text: str) -> Any:
         raise InvalidRequest.at("/scope", "not-json") from None
 
 
-training_pages = APIRouter(prefix="/ui/datasets/{dataset}/train", route_class=BodyRoute)
+def title_of(plan: AccountPlanOut, what: str) -> str:
+    """What a plan would release, for which label, and on which rows."""
+    label = f" for {plan.label}" if plan.label else ""
+    cells = f", {scope_words.cell(plan.scope)}" if plan.scope else ""
+    return f"{what} at ε = {plan.price.epsilon}{label} on {plan.dataset_name}{cells}"
 
-_Model = TypeVar("_Model", bound=BaseModel)
+
+training_pages = APIRouter(prefix="/ui/datasets", route_class=BodyRoute)
 
 
 class TrainingFields(SpendingFields):
-    """The fields of a training form; ``recover`` is the recovered share, in percent,
-    whose ε is looked up.
+    """The fields of a training form.
+
+    Attributes:
+        profile: whose bins and counts the forest reuses.
+        recover: the recovered share, in percent, whose ε is looked up.
     """
 
     label: ColumnName = ""
     algorithm: Text = "auto"
+    profile: Reference = ""
     recover: Text = ""
 
 
-@training_pages.get("")
+def _training(visit: Visit, dataset: str, fields: TrainingFields) -> TrainingRequest:
+    _share(fields.recover)
+    stated = fields.given("label", "algorithm", "profile")
+    return TrainingRequest(body=checked(TrainIn, {**stated, "dataset": dataset}))
+
+
+@sold(training_pages, "/{dataset}/train", TrainingFields, _training)
 def quote_training(
     visit: Visitor, dataset: str, fields: Annotated[TrainingFields, Query()]
 ) -> Response:
     """Show the form of a training job, with its price as soon as an ε is given."""
     require_role(*visit.by, dataset, TRAIN)
-    shown = show.show_dataset(*visit.by, dataset).model_dump(by_alias=True)
-
-    def ask() -> PlanOut:
-        _share(fields.recover)
-        return quote(*visit.by, TrainingRequest(body=_body(PlanIn, dataset, fields)))
-
-    shown_quote = quoted(visit, shown, fields, ask if fields.epsilon else None)
-    needed = shown_quote.plan and _needed(
-        shown_quote.plan.expected_accuracy, fields.recover
-    )
+    shown = shown_dataset(visit, dataset)
+    ask = partial(_training, visit, dataset, fields) if fields.epsilon else None
+    shown_quote = quoted(visit, shown, fields, ask)
+    plan = shown_quote.plan
     labels = labels_of(shown["schema"])
     has_classes = any("classes" in label for label in labels)
     return shown_quote.page(
         "train",
-        title=shown_quote.plan and _title(shown_quote.plan),
+        title=plan and title_of(plan, plan.algorithm),
         algorithms=_algorithms_for(shown, has_classes=has_classes),
-        labels=[label["name"] for label in labels],
         has_classes=has_classes,
-        needed=needed,
-    )
-
-
-def _title(plan: PlanOut) -> str:
-    title = f"{plan.algorithm} at ε = {plan.price.epsilon}"
-    if plan.label:
-        title = f"{title} for {plan.label}"
-    return f"{title} on {scope_words.cell(plan.scope)}" if plan.scope else title
-
-
-@training_pages.post("")
-async def train(visit: Visitor, dataset: str) -> Response:
-    """Submit the job of the form; a refusal shows the form again with what would fit."""
-    return await bought(
-        visit,
-        TrainingFields,
-        lambda fields: TrainingRequest(body=_body(TrainIn, dataset, fields)),
-        lambda refused, fields: quote_training(refused, dataset, fields),
+        needed=plan and _needed(plan.expected_accuracy, fields.recover),
+        profiles=profiles.list_profiles(*visit.by, dataset, PageRequest()).profiles,
     )
 
 
@@ -377,17 +373,3 @@ def _needed(expected: ExpectedAccuracyOut, recover: str) -> Mapping[str, Any] | 
         return None
     curve = ((at.epsilon, at.middle) for at in expected.curve)
     return {"share": share, "epsilon": needed_epsilon(curve, percent=share)}
-
-
-def _body(model: type[_Model], dataset: str, fields: TrainingFields) -> _Model:
-    given = {
-        "label": fields.label,
-        "algorithm": fields.algorithm,
-        **fields.stated(),
-    }
-    value = {
-        name: text
-        for name, text in given.items()
-        if text and name in model.model_fields
-    }
-    return checked(model, {**value, **fields.amounts(), "dataset": dataset})

@@ -1,23 +1,32 @@
-"""Serves the pages of statistics: those of a dataset, the form that quotes and submits
-one table, and the released numbers.
+"""Serves the pages of statistics and profiles: those of a dataset, the forms that quote
+and submit one table or a profile, and the released numbers.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any, TypeAlias, TypeVar
 
 from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
 from app.access.grants import SEE_LEDGER, TRAIN
-from app.api.pages import words
-from app.api.pages.dataset_view import tabs_of
+from app.api.pages.dataset_view import shown_dataset, tabs_of, unit_of_dataset
 from app.api.pages.forms import checked
 from app.api.pages.rendering import Visit, Visitor, as_file
-from app.api.pages.spending import SpendingFields, Text, bought, quoted
+from app.api.pages.spending import (
+    SpendingFields,
+    Text,
+    quoted,
+    sold,
+    title_of,
+)
 from app.api.pages.statistics_view import (
     columns_by_kind,
+    counts_of_profile,
     error_before,
-    quote_title,
+    errors_of_profile,
+    name_of,
+    shown_bins,
     shown_table,
     summary_row,
 )
@@ -25,31 +34,37 @@ from app.api.requests import BodyRoute, Page
 from app.core import limits
 from app.core.errors import InvalidRequest
 from app.services.authorization import has_role, require_role
-from app.services.datasets import show
-from app.services.releases import statistics, statistics_files
-from app.services.releases.requests import quote
+from app.services.releases import profiles, statistics, statistics_files
+from app.services.releases.profiles import ProfileRequest
 from app.services.releases.statistics import StatisticsRequest
-from app.wire.statistics import StatisticsIn, StatisticsQuoteOut
+from app.wire.datasets import ColumnName
+from app.wire.profiles import ProfileIn, ProfileOut
+from app.wire.statistics import StatisticsIn, StatisticsOut, StatisticsTableOut
+from grovekeeper_common.declared_labels import labels_of
 from grovekeeper_common.statistic_words import (
     Bins,
     all_bins,
     condition_of,
     error_of,
+    title,
 )
 from grovekeeper_forests import limits as forest_limits
+from grovekeeper_forests.releases.names import PROFILE, STATISTICS
+from grovekeeper_forests.releases.profile.price import BINS
 
 statistics_pages = APIRouter(prefix="/ui", route_class=BodyRoute)
 
 
 @statistics_pages.get("/datasets/{dataset}/statistics")
 def list_statistics(visit: Visitor, dataset: str, page: Page) -> Response:
-    """Show the statistics of a dataset, newest first."""
-    listed = statistics.list_statistics(*visit.by, dataset, page)
-    of = show.show_dataset(*visit.by, dataset)
+    """Show the statistics and profiles of a dataset, newest first."""
+    kinds = (STATISTICS, PROFILE)
+    listed = statistics.list_statistics(*visit.by, dataset, page, kinds=kinds)
+    of = shown_dataset(visit, dataset)
     return visit.page(
         "statistics",
         dataset=of,
-        tabs=tabs_of(visit, of.id, "Statistics"),
+        tabs=tabs_of(visit, of["id"], "Statistics"),
         rows=list(map(summary_row, listed.statistics)),
         following=listed.next,
     )
@@ -80,13 +95,24 @@ class StatisticsFields(SpendingFields):
     bins: Annotated[str, Field(max_length=limits.MAX_SCOPE_CHARS)] = ""
     error: Text = ""
 
-    def asking(self, epsilon: str) -> str:
-        """See :class:`SpendingFields`; an ε stands for the wanted error."""
-        settled = self.model_copy(update={"error": ""})
-        return super(StatisticsFields, settled).asking(epsilon)
+
+def _statistics(
+    visit: Visit, dataset: str, fields: StatisticsFields
+) -> StatisticsRequest:
+    error: dict[str, str] = {}
+    if fields.error.strip():
+        error = _read("/error", error_of, fields.error, _ERRORS)
+    table = _table(fields, shown_dataset(visit, dataset)["schema"])
+    body = {**fields.given(), **error, "tables": [table]}
+    return StatisticsRequest(dataset=dataset, body=checked(StatisticsIn, body))
 
 
-@statistics_pages.get("/datasets/{dataset}/statistics/new")
+@sold(
+    statistics_pages,
+    "/datasets/{dataset}/statistics/new",
+    StatisticsFields,
+    _statistics,
+)
 def quote_statistics(
     visit: Visitor, dataset: str, fields: Annotated[StatisticsFields, Query()]
 ) -> Response:
@@ -94,42 +120,53 @@ def quote_statistics(
     is given.
     """
     require_role(*visit.by, dataset, TRAIN)
-    shown = _shown(visit, dataset)
-
-    def ask() -> StatisticsQuoteOut:
-        body = _body(fields, shown["schema"])
-        return quote(*visit.by, StatisticsRequest(dataset=dataset, body=body))
-
-    shown_quote = quoted(
-        visit, shown, fields, ask if fields.epsilon or fields.error else None
-    )
+    shown = shown_dataset(visit, dataset)
+    is_priced = fields.epsilon or fields.error
+    ask = partial(_statistics, visit, dataset, fields) if is_priced else None
+    shown_quote = quoted(visit, shown, fields, ask)
     plan = shown_quote.plan
     return shown_quote.page(
         "ask_statistics",
-        title=plan and quote_title(plan),
-        error=plan and error_before(plan),
+        title=plan and title_of(plan, title(plan.tables[0].table)),
+        error=plan and error_before(plan.tables[0]),
         columns=columns_by_kind(shown["schema"]),
     )
 
 
-@statistics_pages.post("/datasets/{dataset}/statistics/new")
-async def release_statistics(visit: Visitor, dataset: str) -> Response:
-    """Submit the job of the form; a refusal shows the form again with what would fit."""
+class ProfileFields(SpendingFields):
+    """The fields of the form of a profile."""
 
-    def ask(fields: StatisticsFields) -> StatisticsRequest:
-        body = _body(fields, _shown(visit, dataset)["schema"])
-        return StatisticsRequest(dataset=dataset, body=body)
+    label: ColumnName = ""
+    bins: Text = ""
+    class_share: Text = ""
+    size_share: Text = ""
 
-    return await bought(
-        visit,
-        StatisticsFields,
-        ask,
-        lambda refused, fields: quote_statistics(refused, dataset, fields),
+
+def _profile(visit: Visit, dataset: str, fields: ProfileFields) -> ProfileRequest:
+    chosen = ((name, getattr(fields, name).strip()) for name in _PARAMETERS)
+    parameters = {name: text for name, text in chosen if text}
+    body = {**fields.given("label"), "parameters": parameters}
+    return ProfileRequest(dataset=dataset, body=checked(ProfileIn, body))
+
+
+@sold(statistics_pages, "/datasets/{dataset}/profiles/new", ProfileFields, _profile)
+def quote_profile(
+    visit: Visitor, dataset: str, fields: Annotated[ProfileFields, Query()]
+) -> Response:
+    """Show the form of a profile, with its price and its errors as soon as an ε is
+    given.
+    """
+    require_role(*visit.by, dataset, TRAIN)
+    shown = shown_dataset(visit, dataset)
+    ask = partial(_profile, visit, dataset, fields) if fields.epsilon else None
+    shown_quote = quoted(visit, shown, fields, ask)
+    plan = shown_quote.plan
+    return shown_quote.page(
+        "ask_profile",
+        title=plan and title_of(plan, "Profile"),
+        errors=plan and errors_of_profile(plan),
+        bins=BINS,
     )
-
-
-def _shown(visit: Visit, dataset: str) -> dict[str, Any]:
-    return show.show_dataset(*visit.by, dataset).model_dump(by_alias=True)
 
 
 _Typed = TypeVar("_Typed")
@@ -137,16 +174,9 @@ _Value = TypeVar("_Value")
 _CONDITIONS = ("sex=Female,Male", "age=18..65")
 _BINS = ("5", "18,65", "quantiles:5", "age=18,65")
 _ERRORS = ("50", "1%")
+_PARAMETERS = ("bins", "class_share", "size_share")
 _OF_A_GROUPED_COLUMN = ("histogram", "quantiles", "median")
 """Statistics that group rows by their column, or select among its cells."""
-
-
-def _body(fields: StatisticsFields, schema: Mapping[str, Any]) -> StatisticsIn:
-    error: dict[str, str] = {}
-    if fields.error.strip():
-        error = _read("/error", error_of, fields.error, _ERRORS)
-    given = {**fields.stated(), **fields.amounts(), **error}
-    return checked(StatisticsIn, {**given, "tables": [_table(fields, schema)]})
 
 
 def _table(fields: StatisticsFields, schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -223,15 +253,43 @@ def _read(
 def show_statistics(visit: Visitor, statistics_id: str) -> Response:
     """Show released statistics with their intervals."""
     released = statistics.show_statistics(*visit.by, statistics_id)
-    dataset = show.show_dataset(*visit.by, released.dataset)
+    return _released(visit, released, name_of(released), released.tables)
+
+
+@statistics_pages.get("/profiles/{profile_id}")
+def show_profile(visit: Visitor, profile_id: str) -> Response:
+    """Show a profile: counts with their intervals, and the edges of its bins."""
+    released = profiles.show_profile(*visit.by, profile_id)
+    label, *_ = labels_of(shown_dataset(visit, released.dataset)["schema"])
+    tables = [*counts_of_profile(released, label["name"]), *released.tables]
+    name = released.name or "Profile"
+    return _released(visit, released, name, tables, shown_bins(released))
+
+
+@statistics_pages.get("/profiles/{profile_id}/file")
+def download_profile(visit: Visitor, profile_id: str) -> Response:
+    """Download a profile as the API answers it."""
+    text = profiles.show_profile(*visit.by, profile_id).model_dump_json(by_alias=True)
+    answer = Response(text, media_type="application/json")
+    return as_file(answer, f"{profile_id}.json")
+
+
+def _released(
+    visit: Visit,
+    released: StatisticsOut | ProfileOut,
+    name: str,
+    tables: Sequence[StatisticsTableOut],
+    bins: Sequence[tuple[str, str]] | None = None,
+) -> Response:
     return visit.page(
         "released_statistics",
         released=released,
-        summary=summary_row(released),
-        tables=list(map(shown_table, released.tables)),
-        counts_rows=any(table.total for table in released.tables),
-        unit=words.unit_of(dataset.privacy_unit["column"]),
-        may_see_ledger=has_role(*visit.by, dataset.id, SEE_LEDGER),
+        name=name,
+        tables=list(map(shown_table, tables)),
+        counts_rows=any(table.total for table in tables),
+        bins=bins,
+        unit=unit_of_dataset(visit, released.dataset),
+        may_see_ledger=has_role(*visit.by, released.dataset, SEE_LEDGER),
     )
 
 

@@ -7,18 +7,25 @@ from typing import Any
 from markupsafe import Markup
 
 from app.api.pages import pictures, words
-from app.wire.spending import PriceOut
+from app.wire.profiles import ProfileOut, ProfileQuoteOut
 from app.wire.statistics import (
+    AxisOut,
     CellOut,
     EstimateOut,
-    StatisticsQuoteOut,
     StatisticsSummary,
     StatisticsTableOut,
+    TableQuoteOut,
 )
-from grovekeeper_common import scope_words, statistic_words
+from grovekeeper_common import statistic_words
 from grovekeeper_common.declared_labels import labels_of
 from grovekeeper_common.number_words import error_in_words, estimate_in_words
+from grovekeeper_forests.bins.noisy_counts import noise_bound
 from grovekeeper_forests.data.days import day_of
+from grovekeeper_forests.privacy import events
+from grovekeeper_forests.privacy.events import Event
+from grovekeeper_forests.releases.names import PROFILE
+from grovekeeper_forests.releases.profile.price import parts_of
+from grovekeeper_forests.releases.statistics.read import LEVEL
 
 _MOST_LINES = 300
 """Numbers of a table that a page shows one by one; the file has all of them."""
@@ -28,27 +35,25 @@ _FROM_ZERO = frozenset({"count", "histogram", "crosstab", "sum", "variance"})
 
 @dataclass(frozen=True)
 class SummaryRow:
-    """Released statistics in a list."""
+    """Released statistics, or a profile, in a list."""
 
-    id: str
+    released: StatisticsSummary
+    path: str
     name: str
     kinds: str
-    scope: dict[str, object]
-    price: PriceOut
-    created_at: str
+
+
+def name_of(released: StatisticsSummary) -> str:
+    """The name of released statistics, or what they tell."""
+    return released.name or ", ".join(released.titles)
 
 
 def summary_row(released: StatisticsSummary) -> SummaryRow:
     """Released statistics in words."""
     kinds = ", ".join(dict.fromkeys(released.statistics))
-    return SummaryRow(
-        id=released.id,
-        name=released.name or ", ".join(released.titles),
-        kinds=kinds,
-        scope=released.scope,
-        price=released.price,
-        created_at=released.created_at,
-    )
+    folder = "profiles" if kinds == PROFILE else "statistics"
+    path = f"/ui/{folder}/{released.id}"
+    return SummaryRow(released, path, name_of(released), kinds)
 
 
 def columns_by_kind(schema: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
@@ -65,16 +70,81 @@ def columns_by_kind(schema: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
     ]
 
 
-def quote_title(plan: StatisticsQuoteOut) -> str:
-    """What a plan of one table would release, and on which rows."""
-    [asked] = plan.tables
-    title = f"{statistic_words.title(asked.table)} at ε = {plan.price.epsilon}"
-    return f"{title} on {scope_words.cell(plan.scope)}" if plan.scope else title
+def errors_of_profile(plan: ProfileQuoteOut) -> list[str]:
+    """The errors of a planned profile, as sentences."""
+    parts = parts_of(events.from_json(plan.event))
+    counted = "All rows" if plan.tables else "The rows of each class"
+    errors = []
+    for what, event in ((counted, parts.counts), ("All rows", parts.size)):
+        if event is not None:
+            width = error_in_words(noise_bound(event, level=LEVEL))
+            errors.append(
+                f"{what}: within ± {width} rows of the exact number, 95 times of 100."
+            )
+    for asked in plan.tables:
+        name = words.sentence(statistic_words.title(asked.table))
+        errors.append(f"{name} {error_before(asked)}")
+    return errors
 
 
-def error_before(plan: StatisticsQuoteOut) -> str:
-    """The error of a plan of one table, as a sentence."""
-    [asked] = plan.tables
+def counts_of_profile(released: ProfileOut, label: str) -> list[StatisticsTableOut]:
+    """The counts of a profile as tables: of each class of its label, and of all rows
+    where the profile counts them by themselves.
+
+    Args:
+        label: the name of the label, if the profile does not state it.
+    """
+    parts = parts_of(events.from_json(released.event))
+    counts = [([count.label], count.count) for count in released.class_counts]
+    tables = []
+    if counts:
+        tables.append(_counted(released.label or label, counts, parts.counts))
+    if parts.size is not None or not counts:
+        size, event = released.size.count, parts.size or parts.counts
+        tables.append(_counted(None, [([], size)], event))
+    return tables
+
+
+def _counted(
+    column: str | None, counts: Sequence[tuple[list[str], float]], event: Event
+) -> StatisticsTableOut:
+    def estimate(count: float, n_counts: int = 1) -> dict[str, float]:
+        bound = noise_bound(event, level=LEVEL, n_counts=n_counts)
+        return {"value": count, "low": count - bound, "high": count + bound}
+
+    statistic = "count" if column is None else "histogram"
+    whole = sum(count for _, count in counts)
+    return StatisticsTableOut(
+        table={
+            "statistic": statistic,
+            "column": column,
+            "columns": [],
+            "by": [],
+            "where": [],
+        },
+        unit="rows",
+        axes=[] if column is None else [AxisOut(column=column, cells=[])],
+        rows=[CellOut(cells=cells, **estimate(count)) for cells, count in counts],
+        total=EstimateOut(**estimate(whole, len(counts))),
+        rank_error=None,
+        resolution=None,
+    )
+
+
+def shown_bins(released: ProfileOut) -> list[tuple[str, str]]:
+    """The number or date of each released bin's column, and the edges of its bins."""
+    return [
+        (feature.name, ", ".join(map(_edge_in_words, feature.edges)))
+        for feature in released.features
+    ]
+
+
+def _edge_in_words(edge: float | str) -> str:
+    return edge if isinstance(edge, str) else f"{edge:g}"
+
+
+def error_before(asked: TableQuoteOut) -> str:
+    """The error of a planned table, as a sentence."""
     which = "The number"
     if asked.n_cells > 1:
         which = f"Each of the {words.grouped(asked.n_cells)} numbers"
@@ -221,9 +291,7 @@ def _grid(table: StatisticsTableOut) -> CountGrid:
         cells = [(in_words(row)[0], _colour(row, largest)) for row in numbers]
         lines.append(GridLine(", ".join(numbers[0].cells[:-1]), cells))
     first = table.rows[0]
-    low = _as_number(first.low)
-    high = _as_number(first.high)
-    half_width = (high - low) / 2
+    interval = _as_number(first.high) - _as_number(first.low)
     return CountGrid(
         columns=[
             ", ".join(axis.column for axis in down),
@@ -231,7 +299,7 @@ def _grid(table: StatisticsTableOut) -> CountGrid:
         ],
         lines=lines,
         across=across.column,
-        width=error_in_words(half_width),
+        width=error_in_words(interval / 2),
     )
 
 

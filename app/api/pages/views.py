@@ -28,7 +28,12 @@ class Link:
 
 _PAGES_OF_ALL = [
     ("/", "Home", "home", ("/ui/approvals",)),
-    ("/ui/datasets", "Datasets", "datasets", ("/ui/datasets", "/ui/statistics")),
+    (
+        "/ui/datasets",
+        "Datasets",
+        "datasets",
+        ("/ui/datasets", "/ui/statistics", "/ui/profiles"),
+    ),
     ("/ui/jobs", "Jobs", "jobs", ("/ui/jobs",)),
     ("/ui/models", "Models", "models", ("/ui/models", "/ui/evaluations")),
     ("/ui/ledger", "Ledger", "ledger", ("/ui/ledger",)),

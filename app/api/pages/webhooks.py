@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fastapi import APIRouter, Response
 
 from app.api.pages.datasets import of_every_tab
-from app.api.pages.forms import Form, submitted
+from app.api.pages.forms import Form, acts
 from app.api.pages.rendering import Visit, Visitor, if_permitted
 from app.api.requests import BodyRoute
 from app.services import webhooks
@@ -54,10 +54,6 @@ def _answer(delivery: DeliveryOut) -> str:
 @webhook_pages.get("")
 def show_webhooks(visit: Visitor, dataset: str) -> Response:
     """Show the webhooks of a dataset and what they were told about last."""
-    return _page(visit, dataset)
-
-
-def _page(visit: Visit, dataset: str) -> Response:
     above = of_every_tab(visit, dataset, "Webhooks")
     id_ = above["dataset"]["id"]
     listed = if_permitted(lambda: webhooks.list_webhooks(*visit.by, id_).webhooks)
@@ -65,12 +61,12 @@ def _page(visit: Visit, dataset: str) -> Response:
     return visit.page("dataset_webhooks", **above, webhooks=shown)
 
 
-@webhook_pages.post("/{webhook}/test")
-async def send_test(visit: Visitor, dataset: str, webhook: str) -> Response:
+@acts(
+    webhook_pages,
+    "/{webhook}/test",
+    lambda refused, dataset, **_: show_webhooks(refused, dataset),
+)
+def send_test(visit: Visit, form: Form, dataset: str, webhook: str) -> str:
     """Let a test event wait for a webhook, and show the webhooks."""
-
-    def act(form: Form) -> str:
-        webhooks.send_test(*visit.by, dataset, webhook)
-        return f"/ui/datasets/{dataset}/webhooks"
-
-    return await submitted(visit, act, lambda refused: _page(refused, dataset))
+    webhooks.send_test(*visit.by, dataset, webhook)
+    return f"/ui/datasets/{dataset}/webhooks"

@@ -68,15 +68,19 @@ class NumbersKind(ReleaseKind):
         }
 
 
-def page_of_kind(
-    session: Session, principal: Principal, kind: str, reference: str, page: PageRequest
+def page_of_kinds(
+    session: Session,
+    principal: Principal,
+    kinds: Sequence[str],
+    reference: str,
+    page: PageRequest,
 ) -> tuple[Sequence[ReleaseRow], str | None]:
-    """A page of the releases of one kind about one dataset, newest first."""
+    """A page of the releases of some kinds about one dataset, newest first."""
     dataset = authorized_dataset(session, principal, reference, TRAIN)
     return page_of(
         page,
         lambda limit: releases.page_of_dataset(
-            session, kind, dataset_id=dataset.id, before=page.cursor, limit=limit
+            session, kinds, dataset_id=dataset.id, before=page.cursor, limit=limit
         ),
         lambda row: row.id,
         lambda row: json_text.n_bytes(row.facts),

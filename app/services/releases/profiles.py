@@ -22,7 +22,7 @@ from app.services.releases.contract import (
     StoredPlan,
     visible,
 )
-from app.services.releases.numbers import NumbersKind, details, head, page_of_kind
+from app.services.releases.numbers import NumbersKind, details, head, page_of_kinds
 from app.services.releases.statistics import table_quotes, tables_out
 from app.services.spending.asked import AskedDataset, PricedPart, ask_part
 from app.services.spending.quotes import PartQuote
@@ -143,7 +143,7 @@ def list_profiles(
 ) -> ProfileList:
     """Lists the profiles of one dataset, newest first."""
     with installation.database.read() as session:
-        shown, following = page_of_kind(session, principal, PROFILE, reference, page)
+        shown, following = page_of_kinds(session, principal, [PROFILE], reference, page)
         return ProfileList(
             profiles=[ProfileSummary(**head(row)) for row in shown], next=following
         )

@@ -28,7 +28,7 @@ from app.services.releases.contract import (
     StoredPlan,
     visible,
 )
-from app.services.releases.numbers import NumbersKind, details, head, page_of_kind
+from app.services.releases.numbers import NumbersKind, details, head, page_of_kinds
 from app.services.spending.asked import AskedDataset, AskedPart, PricedPart, ask_part
 from app.services.spending.quotes import PartQuote
 from app.wire.statistics import (
@@ -49,7 +49,7 @@ from grovekeeper_forests import amounts
 from grovekeeper_forests.data.days import date_of
 from grovekeeper_forests.data.schema import Schema
 from grovekeeper_forests.releases.contract import public_facts
-from grovekeeper_forests.releases.names import STATISTICS
+from grovekeeper_forests.releases.names import PROFILE, STATISTICS
 from grovekeeper_forests.releases.statistics import price
 from grovekeeper_forests.releases.statistics.price import StatisticsPlan
 from grovekeeper_forests.releases.statistics.quantile_read import resolution
@@ -220,11 +220,18 @@ def show_statistics(
 
 
 def list_statistics(
-    installation: Installation, principal: Principal, reference: str, page: PageRequest
+    installation: Installation,
+    principal: Principal,
+    reference: str,
+    page: PageRequest,
+    *,
+    kinds: Sequence[str] = (STATISTICS,),
 ) -> StatisticsList:
-    """Lists the statistics of one dataset, newest first."""
+    """Lists the statistics of one dataset, and its profiles if ``kinds`` has them,
+    newest first.
+    """
     with installation.database.read() as session:
-        shown, following = page_of_kind(session, principal, STATISTICS, reference, page)
+        shown, following = page_of_kinds(session, principal, kinds, reference, page)
         return StatisticsList(statistics=list(map(_summary, shown)), next=following)
 
 
@@ -238,6 +245,8 @@ def _summary(row: ReleaseRow) -> StatisticsSummary:
 
 
 def _names(row: ReleaseRow) -> dict[str, Any]:
+    if row.kind == PROFILE:
+        return {"statistics": [PROFILE], "titles": ["Profile"]}
     planned = row.facts["statistics"]["plan"]["tables"]
     kinds = [table["statistic"] for table in planned]
     return {"statistics": kinds, "titles": list(map(statistic_words.title, planned))}

@@ -17,9 +17,9 @@ from app.api.pages.declaration_view import review_of, shown_step
 from app.api.pages.home_view import budget_row, lines_of, needs_of
 from app.api.pages.ledger_view import entry_table
 from app.api.pages.model_view import (
-    class_rows,
     compared_features,
     example_row,
+    likeliest,
     named_model,
     row_fields,
 )
@@ -464,9 +464,8 @@ def test_an_example_of_a_row_is_python_and_no_markup() -> None:
 
 
 def test_the_likeliest_classes_are_shown() -> None:
-    rows = class_rows([(str(number), 0.05, number == 0) for number in range(20)])
-    assert len(rows) == 10
-    assert (rows[0].probability, rows[0].is_label) == ("5.0 %", True)
+    rows = likeliest((str(number), number / 190) for number in range(20))
+    assert [name for name, _ in rows] == list(map(str, range(19, 9, -1)))
 
 
 def test_an_alias_names_this_model_another_or_none() -> None:
