@@ -34,8 +34,9 @@ NOT_EXPRESSIBLE = Path(__file__).parent / "reference" / "not_expressible.csv"
 _REST = """## What no request expresses
 
 Modes of the papers that the service does not offer, and why. `research/papers` runs most of them on public tables, but
-not labels drawn anew for every prediction, Shannon's entropy, MaxTree on bootstrap samples, SSRDT and TOP, layers until
-an accuracy stops rising, and Song and Wang's search for the most accurate p1, p2, layers and trees.
+not labels drawn anew for every prediction, Shannon's entropy, depths of 2d from nine features on, MaxTree on bootstrap
+samples, regression of median trees, SSRDT and TOP, layers until an accuracy stops rising, and Song and Wang's search
+for the most accurate p1, p2, layers and trees.
 
 | paper | mode | why not |
 |---|---|---|

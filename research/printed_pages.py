@@ -58,15 +58,15 @@ _COLUMNS = (
 )
 _CHANCE = "Inside the interval of chance."
 _EXPLAINED = (
-    "Explained by a run: with “{title}”, the printed number is within two points and inside the "
+    "Explained by a run: “{title}” is within two points of the printed number, and inside the "
     "interval of chance."
 )
 _NEARER = "Not explained; “{title}” is at most half as far from the printed number."
 _UNEXPLAINED = "Not explained."
 _TOO_FEW = "Not explained; too few runs to tell the difference from chance."
 _RULE = (
-    "A run explains a difference only if it brings its method nearer to the printed numbers on average, as a paper has "
-    "one rule for all datasets.\n"
+    "Of the runs tried otherwise, one at most explains differences of a method: that which brings it nearest to the "
+    "printed numbers on average, as a paper has one rule for all datasets.\n"
 )
 _FEW_FOLDS = ". Thirty folds are three cross-validations, whose interval is wide"
 
@@ -188,18 +188,19 @@ def _distances(measured: Sequence[Cell], accuracies: Accuracies) -> Iterator[str
     yield ""
 
 
-def _nearer_checks(cell: Cell, accuracies: Accuracies) -> dict[str, Task]:
-    """The checks of a cell that bring its method nearer to the printed numbers, over
-    all datasets of the table.
+def _nearest_check(cell: Cell, accuracies: Accuracies) -> dict[str, Task]:
+    """The check of a cell that brings its method nearest to the printed numbers on
+    average, over the datasets of the table that have it; none if no check does.
     """
     of_method = [other for other in rows(cell.table) if other.method == cell.method]
-    pairs = distances(of_method, accuracies)
-    return {
-        title: task
-        for title, task in cell.checks.items()
-        if (of_cells := pairs.get((cell.method, title)))
-        and sum(tried - ours for ours, tried in of_cells) < 0
+    nearer = {
+        title: statistics.fmean(tried - ours for ours, tried in of_cells)
+        for (_, title), of_cells in distances(of_method, accuracies).items()
     }
+    best = min(nearer, key=lambda title: nearer[title], default="")
+    if nearer.get(best, 0.0) >= 0 or best not in cell.checks:
+        return {}
+    return {best: cell.checks[best]}
 
 
 def _row(cell: Cell, accuracies: Accuracies) -> tuple[str, ...]:
@@ -309,12 +310,12 @@ def is_chance(cell: Cell, accuracies: Accuracies) -> bool:
 def reason_of(cell: Cell, accuracies: Accuracies) -> str:
     """The reason of the difference of a cell: chance, a run that reaches the printed
     number, or a known fact; where there is none, the answer says so. A run of another
-    rule is a reason only if the rule brings the whole method nearer.
+    rule is a reason only if no other rule brings the whole method nearer.
     """
     if is_chance(cell, accuracies):
         return _CHANCE
     nearest, distance = "", abs(gap_of(cell, accuracies)) / 2
-    for title, task in _nearer_checks(cell, accuracies).items():
+    for title, task in _nearest_check(cell, accuracies).items():
         runs = _runs(task, accuracies)
         if not runs:
             continue

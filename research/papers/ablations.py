@@ -387,8 +387,11 @@ def advanced_task(dataset: str, method: str) -> Task:
     return Task(printed_tables.sources()[dataset].file, OBLIQUE[method], "", "0", 0)
 
 
+_WHOLE = 3 * N_FOLDS
+"""Three cross-validations, where one leaves a sentence of the paper undecided."""
+
 ABLATIONS: Mapping[str, Ablation] = {
-    "huang-figure-1": Ablation(tuple(_figure_1())),
+    "huang-figure-1": Ablation(tuple(_figure_1()), n_folds=_WHOLE),
     "huang-figure-2": Ablation(
         tuple(
             distance_task(depth, ratio, epsilon)
@@ -397,9 +400,9 @@ ABLATIONS: Mapping[str, Ablation] = {
             )
         ),
         median_distances,
-        n_folds=30,
+        n_folds=100,
     ),
-    "huang-figure-3": Ablation(tuple(_figure_3())),
+    "huang-figure-3": Ablation(tuple(_figure_3()), n_folds=_WHOLE),
     "huang-repaired": Ablation(tuple(_repaired())),
     "huang-synthetic": Ablation(tuple(_synthetic())),
     "mrf-optimal": Ablation(tuple(dict.fromkeys(_optimal()))),

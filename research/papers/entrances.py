@@ -85,7 +85,8 @@ def _random_trees(_: Accuracies) -> Iterator[str]:
     runs = load(tables.RESULTS / "random_trees.csv", GridRun)
     yield (
         "Table 1 at its own k and h, with thresholds between the smallest and the largest value present "
-        "([runs](bojarski-runs.md)); the paper's interval:\n"
+        "([runs](bojarski-runs.md)). Inside is a difference of at most √2 times the printed half width, the 95 % "
+        "interval of a difference of two such errors:\n"
     )
     yield from random_tree_page.table_1_counts(runs)
     yield "\nWith declared bounds:\n"

@@ -80,6 +80,9 @@ class Difference:
         )
         return 0 if not beyond else (1 if self.mean > 0 else -1)
 
+    def __neg__(self) -> Difference:
+        return Difference(-self.mean, self.error, self.n_pairs)
+
     def __str__(self) -> str:
         if not self.n_pairs:
             return "– (no runs)"
@@ -173,6 +176,14 @@ def by_majority(differences: Iterable[Difference]) -> str:
     if 2 * signs.count(1) > len(signs):
         return HOLDS
     return FAILS if 2 * signs.count(-1) >= len(signs) > 0 else OPEN
+
+
+def somewhere(differences: Iterable[Difference]) -> str:
+    """The verdict on a statement that some difference is above zero: proved by one,
+    whose level is divided by their number; refuted if all are below.
+    """
+    opposite = {HOLDS: FAILS, FAILS: HOLDS, OPEN: OPEN}
+    return opposite[by_signs([-gap for gap in differences])]
 
 
 def within(differences: Iterable[Difference], limit: float) -> str:

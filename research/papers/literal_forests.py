@@ -73,11 +73,17 @@ def _median(
     random: np.random.Generator,
 ) -> Labels:
     """Algorithm 2 of Huang, Lei and Kabán; splits and leaves have one half of ε each,
-    the paper's default, as is a depth of the number of features.
+    the paper's default, as is a depth of the number of features. With ``features``
+    "once" no path splits a feature twice.
     """
     share, n_features = epsilon / 2, len(dataset.columns)
     depth = int(parameters.get("max_depth", n_features))
-    rule = MedianRule(str(parameters["medians"]), depth, share)
+    rule = MedianRule(
+        str(parameters["medians"]),
+        depth,
+        share,
+        repeats_features=parameters.get("features") != "once",
+    )
     n_trees = int(parameters["n_estimators"])
     return median_trees.ensemble_labels(
         dataset, split, rule, n_trees=n_trees, leaf_epsilon=share, random=random
@@ -95,6 +101,8 @@ class _LabelledTrees:
         n_classes: number of declared classes.
         epsilon: every count of a leaf gets Laplace noise of scale 1/ε.
         random: pseudo-random.
+        divides: whether every counted row is in one tree, as printed, or in all trees,
+            at a loss of ε in each.
     """
 
     table: Table
@@ -103,12 +111,12 @@ class _LabelledTrees:
     n_classes: int
     epsilon: float
     random: np.random.Generator
+    divides: bool
 
     def sums(
         self, y: NDArray[np.int32], counted: NDArray[np.int64], asked: NDArray[np.int64]
     ) -> NDArray[np.float64]:
-        """Sums of the noisy counts of asked rows over the trees of an ensemble, among
-        which the counted rows are divided.
+        """Sums of the noisy counts of asked rows over the trees of an ensemble.
 
         Args:
             y: classes of all rows; those of the counted rows are read.
@@ -119,7 +127,10 @@ class _LabelledTrees:
             float64 ``(n_asked, n_classes)``.
         """
         sums = np.zeros((len(asked), self.n_classes))
-        for part in np.array_split(counted, N_TREES):
+        parts = (
+            np.array_split(counted, N_TREES) if self.divides else [counted] * N_TREES
+        )
+        for part in parts:
             nodes = median_trees.grow_tree(
                 self.table, self.train, self.rule, self.random
             )
@@ -145,7 +156,9 @@ def _label_private(
     train, test = split
     table, n_classes = Table.of(dataset), dataset.schema.n_classes
     rule = MedianRule(TRUE, _depth(table, parameters), math.inf)
-    trees = _LabelledTrees(table, train, rule, n_classes, epsilon, random)
+    trees = _LabelledTrees(
+        table, train, rule, n_classes, epsilon, random, _divides(parameters)
+    )
     labelled = random.permutation(train)[: len(train) // LABELLED]
     return trees.sums(dataset.y, labelled, test).argmax(axis=1)
 
@@ -164,12 +177,19 @@ def _transductive(
     train, test = split
     table, n_classes = Table.of(dataset), dataset.schema.n_classes
     rule = MedianRule(PRIVATE, _depth(table, parameters), epsilon)
-    trees = _LabelledTrees(table, train, rule, n_classes, epsilon, random)
+    trees = _LabelledTrees(
+        table, train, rule, n_classes, epsilon, random, _divides(parameters)
+    )
     labelled, others = np.split(random.permutation(train), [len(train) // LABELLED])
     of_first = trees.sums(dataset.y, labelled, np.concatenate([others, test]))
     y = dataset.y.copy()
     y[others] = of_first[: len(others)].argmax(axis=1)
     return (of_first[len(others) :] + trees.sums(y, others, test)).argmax(axis=1)
+
+
+def _divides(parameters: Parameters) -> bool:
+    """Whether trees divide labels; with ``labels`` "all", every tree has all of them."""
+    return parameters.get("labels") != "all"
 
 
 def _depth(table: Table, parameters: Parameters) -> int:

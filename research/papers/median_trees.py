@@ -41,12 +41,15 @@ class MedianRule:
         max_depth: largest number of splits on a path, k in the paper.
         epsilon: ε_s, of all splits of a path; read for private medians only.
         level_ratio: ratio of the budgets of neighbouring levels.
+        repeats_features: whether a path may split a feature twice, as in Algorithm 1.
+            Section 6.1 says so of trees of twice the usual depth, as if others did not.
     """
 
     medians: str
     max_depth: int
     epsilon: float
     level_ratio: float = GEOMETRIC
+    repeats_features: bool = True
 
     def __post_init__(self) -> None:
         if self.medians not in MEDIANS:
@@ -186,7 +189,7 @@ def grow_tree(
     table: Table, rows: NDArray[np.int64], rule: MedianRule, random: np.random.Generator
 ) -> list[Node]:
     """Grows one tree (Algorithm 1): every node draws a feature uniformly and splits at
-    its median.
+    its median. Where features do not repeat, a node without a further one is a leaf.
 
     Privacy:
         None: see the first lines of this module.
@@ -195,10 +198,15 @@ def grow_tree(
         Huang, Lei and Kabán (2022), Algorithm 1.
     """
     budgets, nodes = rule.budgets, [Node(0, rows)]
+    free: list[Sequence[int]] = [range(table.X.shape[1])]
     for place, node in enumerate(nodes):  # grows while it runs: children are appended
-        if node.level >= rule.max_depth or len(node.rows) <= FEWEST_ROWS:
+        if (
+            node.level >= rule.max_depth
+            or len(node.rows) <= FEWEST_ROWS
+            or not free[place]
+        ):
             continue
-        feature = int(random.integers(table.X.shape[1]))
+        feature = int(free[place][random.integers(len(free[place]))])
         values, n_categories = (
             table.X[node.rows, feature],
             int(table.n_categories[feature]),
@@ -216,6 +224,10 @@ def grow_tree(
             Node(node.level + 1, node.rows[goes_left]),
             Node(node.level + 1, node.rows[~goes_left]),
         ]
+        rest = free[place]
+        if not rule.repeats_features:
+            rest = [other for other in rest if other != feature]
+        free += [rest, rest]
     return nodes
 
 

@@ -38,9 +38,9 @@ def n_trees_of(n_estimators: NumberOfTrees, n_rows: int) -> int:
     """The number of trees that ``n_estimators`` asks for.
 
     Args:
-        n_estimators: a number, or ``"logarithmic"`` for the number of Theorems 5.3 and
-            5.4 at the margin and the exponent of this module, 4 log n rounded up: the
-            least number for which they bound the error.
+        n_estimators: a number, or ``"logarithmic"`` for the number of Theorem 5.3 at
+            the margin and the exponent of this module, 4 log n rounded up: the least
+            number for which it bounds the error.
         n_rows: n.
     """
     if n_estimators == "logarithmic":

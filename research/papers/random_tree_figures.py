@@ -25,7 +25,12 @@ from research.papers.random_tree_grid import (
     RECALLED_BUDGET,
     GridRun,
 )
-from research.papers.random_tree_page import Errors, chosen_by_validation, errors_of
+from research.papers.random_tree_page import (
+    K_IN_FIGURE_2,
+    Errors,
+    chosen_by_validation,
+    errors_of,
+)
 
 COLOURS = {"mv": "C0", "ta": "C2", "pa": "C3"}
 LINES = ("-", "--", ":")
@@ -33,7 +38,7 @@ LINE_HEIGHT = 3.4
 """Least distance between two names beside curves, in percentage points of error."""
 
 K_IN_FIGURE_1, H_IN_FIGURE_1 = (1, 5, 21), (5, 12)
-K_IN_FIGURE_2, H_IN_FIGURE_2 = (5, 21), (3, 9, 15)
+H_IN_FIGURE_2 = 3, 9, 15
 
 
 def draw(folder: Path, runs: Sequence[GridRun]) -> None:

@@ -42,7 +42,7 @@ IN_FIGURES = ("banknote", "vote", "mammographic", "mushroom")
 
 N_ESTIMATORS: tuple[printed.NumberOfTrees, ...] = (*range(1, 22, 2), "logarithmic")
 """Numbers of trees: those of table 1 are among 1, 3, …, 21; the last follows from
-Theorem 5.4.
+Theorem 5.3.
 """
 
 OF_PRIVATE_CELLS: tuple[printed.NumberOfTrees, ...] = (1, 3, 5, 7, 9, 15, 21)

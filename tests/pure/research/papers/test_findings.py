@@ -65,6 +65,18 @@ def test_verdicts(differences: list[Difference], all_of_them: str, most: str) ->
     assert [findings.by_sign(gap) for gap in (UP, DOWN, FLAT)] == [HOLDS, FAILS, OPEN]
 
 
+@pytest.mark.parametrize(("differences", "verdict"), [
+    ([DOWN, FLAT, UP], HOLDS),
+    ([DOWN, FLAT], OPEN),
+    ([DOWN, DOWN], FAILS),
+    ([], OPEN),
+])  # fmt: skip
+def test_one_case_proves_that_there_is_one(
+    differences: list[Difference], verdict: str
+) -> None:
+    assert findings.somewhere(differences) == verdict
+
+
 @pytest.mark.parametrize(("gaps", "verdict"), [
     ([Difference(0.5, 0.1, 5), Difference(-0.9, 2.0, 5)], HOLDS),
     ([Difference(0.5, 0.1, 5), Difference(-3.0, 0.5, 5)], FAILS),
@@ -158,8 +170,25 @@ def test_figure_2_needs_geometric_budgets_nearer_everywhere(
         n_runs=9,
     )
     if sign:
-        assert verdicts(huang_page.findings_of_figure_2(values)) == [verdict] * 2
+        found = huang_page.findings_of_figure_2(values)
+        assert verdicts(found) == [verdict] * 2
+        assert all(
+            ("; below at ε = 0.1, 0.5, 1, 2, 5." in one.ours) == (sign < 0)
+            for one in found
+        )
     assert verdicts(huang_page.findings_of_figure_2({})) == [OPEN] * 2
+
+
+def test_figure_2_names_the_panel_and_the_budget_that_refute_it() -> None:
+    def law(task: Task) -> float:
+        is_worse = (task.parameters["max_depth"], task.epsilon) == (10, "0.1")
+        is_uniform = task.parameters["level_ratio"] != "1.5"
+        return 1 + (-0.1 if is_worse else 0.1) * is_uniform
+
+    values = made_up("huang-figure-2", law, n_numbers=2, n_runs=9)
+    shallow, deep = huang_page.findings_of_figure_2(values)
+    assert (shallow.verdict, deep.verdict) == (HOLDS, FAILS)
+    assert deep.ours.endswith("below in 1, undecided in 0; below at ε = 0.1.")
 
 
 def test_figure_3_needs_a_decline_after_ten_trees_and_the_depth_of_the_paper() -> None:
@@ -173,10 +202,10 @@ def test_figure_3_needs_a_decline_after_ten_trees_and_the_depth_of_the_paper() -
 
     assert verdicts(
         huang_page.findings_of_figure_3(made_up("huang-figure-3", paper))
-    ) == [HOLDS, HOLDS]
+    ) == [HOLDS, HOLDS, HOLDS, FAILS]
     against = made_up("huang-figure-3", lambda task: 1 - paper(task))
-    assert verdicts(huang_page.findings_of_figure_3(against)) == [FAILS, FAILS]
-    assert verdicts(huang_page.findings_of_figure_3({})) == [OPEN, OPEN]
+    assert verdicts(huang_page.findings_of_figure_3(against)) == [FAILS] * 3 + [HOLDS]
+    assert verdicts(huang_page.findings_of_figure_3({})) == [OPEN] * 4
 
 
 def test_the_best_setting_is_chosen_on_folds_that_all_settings_have() -> None:

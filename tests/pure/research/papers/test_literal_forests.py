@@ -35,7 +35,35 @@ def test_labels_of_smooth_trees_jump_with_the_gap() -> None:
     assert smooth_powers(np.array([900, 0]), 1.0).max() == 50.0
 
 
-@pytest.mark.parametrize("slug", [f"{SMOOTH}:n_estimators=10", SSPE_2, PTE])
+EVERY_LABEL = tuple(f"{slug}:labels=all" for slug in (SSPE_2, PTE))
+
+
+@pytest.mark.parametrize("slug", [SSPE_2, PTE])
+def test_trees_that_do_not_divide_labels_have_ten_times_as_many(
+    slug: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """24 of 120 rows have a label; a tree asks for the leaves of its labelled rows first."""
+    counted: list[int] = []
+    places_of = literal_forests.median_trees.leaf_places
+
+    def counts(nodes: object, table: object, rows: np.ndarray) -> np.ndarray:
+        counted.append(len(rows))
+        return places_of(nodes, table, rows)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(literal_forests.median_trees, "leaf_places", counts)
+    dataset, rows = bundled.read("iris"), np.arange(150)
+    for parameters, total in (({}, 24), ({"labels": "all"}, 240)):
+        counted.clear()
+        random = np.random.default_rng(4)
+        literal_forests.labels(
+            dataset, (rows[:120], rows[120:]), slug, parameters, 2.0, random
+        )
+        assert sum(counted[:20:2]) == total
+
+
+@pytest.mark.parametrize(
+    "slug", [f"{SMOOTH}:n_estimators=10", SSPE_2, PTE, *EVERY_LABEL]
+)
 def test_a_forest_as_printed_learns(slug: str) -> None:
     dataset = bundled.read("iris")
     train, test = np.split(np.random.default_rng(1).permutation(150), [120])

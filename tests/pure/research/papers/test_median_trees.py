@@ -119,6 +119,20 @@ def test_nodes_divide_their_rows_and_stop_at_ten_or_at_the_depth(medians: str) -
         assert np.array_equal(np.sort(nodes[place].rows), rows[reached == place])
 
 
+@pytest.mark.parametrize("repeats", [True, False])
+def test_a_path_repeats_features_unless_the_rule_forbids_it(repeats: bool) -> None:
+    random = np.random.default_rng(10)
+    table = Table.of_numbers(random.normal(size=(2_000, 3)))
+    rule = MedianRule(PRIVATE, 6, 50.0, repeats_features=repeats)
+    nodes = median_trees.grow_tree(table, np.arange(2_000), rule, random)
+    paths: list[tuple[int, ...]] = [()] * len(nodes)
+    for place, node in enumerate(nodes):
+        if node.feature >= 0:
+            paths[node.left] = paths[node.left + 1] = (*paths[place], node.feature)
+    assert any(len(set(path)) < len(path) for path in paths) == repeats
+    assert max(map(len, paths)) == (6 if repeats else 3)
+
+
 def test_true_medians_have_no_distance_and_halve_their_rows() -> None:
     table = Table.of_numbers(np.random.default_rng(6).normal(size=(512, 3)))
     nodes = median_trees.grow_tree(

@@ -221,6 +221,7 @@ def test_sensitivities_leave_out_the_logarithmic_number_and_the_page_counts_data
         "* nε = 1,000: transfusion, mammographic, banknote, mushroom, adult.\n"
         in random_tree_page.page(runs)
     )
+    assert "* With the paper's θ: in 0 of 2 cases.\n" in random_tree_page.page(runs)
     swapped = [
         replace(
             run,

@@ -205,4 +205,8 @@ def test_statements_on_printed_numbers_are_judged() -> None:
         ]
         == "Does not hold"
     )
-    assert len(verdicts) == 10
+    in_words = {stated[:9]: verdict for stated, verdict in verdicts.items()}
+    assert in_words["“the only"] == "Not decided", "a star says nothing on SPE alone"
+    assert in_words["SSPE-2 an"] == "Holds"
+    assert in_words["SSPE-1 “r"] == "Does not hold"
+    assert len(verdicts) == 12

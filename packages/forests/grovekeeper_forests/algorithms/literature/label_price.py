@@ -32,6 +32,12 @@ ROWS_OF_A_LEAF = 8
 times the scale of its noise.
 """
 
+MAX_DEPTH_OF_LABELS = replace(
+    tree_parameters.MAX_DEPTH,
+    description="Splits on a path at most; min_rows may end it earlier. By default a public rule of the schema, the "
+    "size and ε.",
+)
+
 MIN_ROWS = Parameter(
     "min_rows",
     "integer",
@@ -89,7 +95,7 @@ class LabelMedianTrees(PathForest):
     read_outs: tuple[str, ...] = ("log", "sum", "ta", "mv")
     parameters: tuple[Parameter, ...] = (
         tree_parameters.TEN_TREES,
-        tree_parameters.MAX_DEPTH,
+        MAX_DEPTH_OF_LABELS,
         N_BINS_OF_LABELS,
         tree_parameters.SHARDED_ASSIGNMENT,
         tree_price.LEAF,
@@ -159,7 +165,7 @@ class TransductiveEnsemble(LabelMedianTrees):
             minimum=Fraction(1),
             maximum=Fraction(limits.MAX_TREES),
         ),
-        tree_parameters.MAX_DEPTH,
+        MAX_DEPTH_OF_LABELS,
         N_BINS_OF_LABELS,
         tree_parameters.SHARDED_ASSIGNMENT,
         MIN_ROWS,
