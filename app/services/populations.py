@@ -56,9 +56,7 @@ def open_population(
                 name=body.name,
                 accountant=body.budget.accountant,
                 cap=cap,
-                delta=None
-                if body.budget.delta is None
-                else amounts.to_text(body.budget.delta),
+                delta=amounts.text_or_none(body.budget.delta),
                 declared_by=principal.key_id,
             )
             row = populations.open_population(session, new_population, at=at)
@@ -136,7 +134,7 @@ def _out(
         name=row.name,
         accountant=balance.accountant,
         unit=balance.unit,
-        delta=None if balance.delta is None else amounts.to_text(balance.delta),
+        delta=amounts.text_or_none(balance.delta),
         cap=balance.text(balance.cap),
         charged=balance.text(balance.charged),
         reserved=balance.text(balance.reserved),

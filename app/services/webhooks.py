@@ -84,9 +84,7 @@ def create_webhook(
             dataset_id=dataset.id,
             url=body.url,
             events=sorted(set(body.events)),
-            threshold=None
-            if body.threshold is None
-            else amounts.to_text(body.threshold),
+            threshold=amounts.text_or_none(body.threshold),
             is_low=False,
             sealed_secret=dataset.data_key(installation.storage_keys).seal(
                 secret.encode(), purpose=SECRET

@@ -256,21 +256,16 @@ class _Checked:
 
     def _new_account(self, dataset: Dataset) -> accounts.NewAccount:
         budget = self.declaration.budget
-        delta = delta_set_aside = None
-        if budget.delta is not None:
-            delta = amounts.to_text(budget.delta)
-        if budget.delta_set_aside is not None:
-            delta_set_aside = amounts.to_text(budget.delta_set_aside)
         return accounts.NewAccount(
             id=dataset.id,
             name=dataset.name,
             accountant=budget.accountant,
             adjacency=dataset.adjacency.value,
             cap=self.cap,
-            delta=delta,
+            delta=amounts.text_or_none(budget.delta),
             privacy_unit=dataset.row.privacy_unit,
             partitions=dataset.partitions,
-            delta_set_aside=delta_set_aside,
+            delta_set_aside=amounts.text_or_none(budget.delta_set_aside),
         )
 
 

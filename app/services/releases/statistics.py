@@ -169,7 +169,7 @@ class _Spending:
 
 def _table(table: TableIn) -> dict[str, Any]:
     """A table of a request in the form that plans store."""
-    weight = None if table.weight is None else amounts.to_text(table.weight)
+    weight = amounts.text_or_none(table.weight)
     quantiles = list(map(amounts.to_text, table.quantiles))
     settled = {"weight": weight, "quantiles": quantiles}
     return {**table.model_dump(by_alias=True), **settled}

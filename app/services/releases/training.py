@@ -34,7 +34,7 @@ from app.services.releases.profiles import released_profile
 from app.services.spending.asked import AskedDataset, AskedPart, PricedPart, ask_part
 from app.services.spending.quotes import PartQuote, expected_accuracy
 from app.wire.spending import AccountPlanOut
-from app.wire.training import PlanIn, PlanOut, ReusedProfileOut
+from app.wire.training import PlanIn, PlanOut, ReusedProfileOut, UnlabelledIn
 from grovekeeper_forests import catalogue
 from grovekeeper_forests.bins.quantile_bins import ReusedProfile
 from grovekeeper_forests.contract.plan import Plan
@@ -141,12 +141,7 @@ class TrainingRequest(ReleaseRequest[PlanOut]):
         labelled = ask_part(sources[0], body, label=label)
         unlabelled = None
         if body.unlabelled is not None:
-            try:
-                unlabelled = ask_part(sources[1], body.unlabelled)
-            except InvalidRequest as invalid:
-                raise invalid.below(f"/{SECOND_PART}") from None
-            except ParameterInvalid as invalid:
-                raise invalid.inside(SECOND_PART) from None
+            unlabelled = _ask_unlabelled(sources[1], body.unlabelled)
         profile = _reused(named, labelled.schema)
         size = labelled.public_size if profile is None else profile.size(labelled)
         request = PlanRequest(
@@ -166,22 +161,34 @@ class TrainingRequest(ReleaseRequest[PlanOut]):
             )
             _require_fitting(labelled, unlabelled)
             parts.append(PricedPart(unlabelled, planned.unlabelled.event))
-        # The profile beside the plan: a forest without splits carries none, but its
-        # size may come from a profile.
-        reused = {} if profile is None else {"profile": profile.row.id}
+        work: dict[str, object] = {"plan": planned.to_json()}
+        shown = why = None
+        if profile is not None:
+            # Beside the plan: a forest without splits carries no profile, but its size
+            # may come from one.
+            work["profile"] = profile.row.id
+            shown = profile.shown(is_used=planned.profile is not None, size=size)
+        if body.algorithm == catalogue.AUTO.slug:
+            why = catalogue.AUTO.reason(planned.algorithm)
         return PlannedTraining(
             parts=parts,
-            work={"plan": planned.to_json(), **reused},
+            work=work,
             algorithm=planned.algorithm,
             n_trees=planned.n_trees,
             plan=planned,
-            profile=None
-            if profile is None
-            else profile.shown(is_used=planned.profile is not None, size=size),
-            why=catalogue.AUTO.reason(planned.algorithm)
-            if body.algorithm == catalogue.AUTO.slug
-            else None,
+            profile=shown,
+            why=why,
         )
+
+
+def _ask_unlabelled(source: AskedDataset, body: UnlabelledIn) -> AskedPart:
+    """The part of the request without labels; a refusal says where it stands."""
+    try:
+        return ask_part(source, body)
+    except InvalidRequest as invalid:
+        raise invalid.below(f"/{SECOND_PART}") from None
+    except ParameterInvalid as invalid:
+        raise invalid.inside(SECOND_PART) from None
 
 
 def _require_fitting(labelled: AskedPart, part: AskedPart) -> None:

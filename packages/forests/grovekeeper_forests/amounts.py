@@ -97,6 +97,11 @@ def to_text(value: Fraction | int) -> str:
     return f"{'-' if value < 0 else ''}{whole}{'.' if fraction else ''}{fraction}"
 
 
+def text_or_none(value: Fraction | None) -> str | None:
+    """Writes a value as :func:`to_text` does, if there is one."""
+    return None if value is None else to_text(value)
+
+
 def from_steps(steps: int, places: int) -> str:
     """Writes an amount that is counted in whole steps of 10^−places as its shortest
     exact decimal.
