@@ -23,7 +23,7 @@ from playwright.sync_api import (
 from app.core import limits
 from tests.support.chromium import CHROMIUM, FLAGS
 from tests.support.databases import MigratedDatabase
-from tests.support.estate import with_person
+from tests.support.estate import with_person, with_unit
 from tests.support.prefix_proxy import prefix_proxy
 from tests.support.server import (
     Server,
@@ -111,15 +111,13 @@ _TABLES = [
 ]
 
 
-def _statistics(server: Server, dataset: str) -> str:
-    """The path of the page of released tables."""
+def _released(server: Server, dataset: str, kind: str, **body: object) -> str:
+    """The path of the page of released numbers."""
     answer = server.admin.http.post(
-        f"/datasets/{dataset}/statistics",
-        json={"epsilon": "0.5", "tables": _TABLES},
-        headers=new_idempotency_key(),
+        f"/datasets/{dataset}/{kind}", json=body, headers=new_idempotency_key()
     )
     job = server.ended(answer.raise_for_status().json()["job_id"])
-    return f"/ui/statistics/{job['statistics_id']}"
+    return f"/ui/{kind}/{job['statistics_id'] or job['profile_id']}"
 
 
 @pytest.mark.parametrize("idle_server", ["sqlite"], indirect=True)
@@ -163,7 +161,10 @@ def test_a_job_is_followed_from_the_quote_to_the_prediction(
                 idle_server,
                 page.get_by_role("link", name="Open the model").get_attribute("href"),
             )
-            statistics = _statistics(idle_server, dataset["id"])
+            statistics = _released(
+                idle_server, dataset["id"], "statistics", epsilon="0.5", tables=_TABLES
+            )
+            profile = _released(idle_server, dataset["id"], "profiles", epsilon="0.5")
         assert page.evaluate("window.notReloaded")
         job = page.url
         page.get_by_role("link", name="Open the model").click()
@@ -229,7 +230,9 @@ def test_a_job_is_followed_from_the_quote_to_the_prediction(
         f"/ui/datasets/{dataset['id']}/train?algorithm=mrf&epsilon=1", job, model,
         "/ui/jobs", "/ui/models", "/ui/ledger", f"/ui/ledger/{dataset['id']}", f"/ui/ledger/{dataset['id']}/entries/3",
         f"/ui/ledger/{dataset['id']}/spent", f"/ui/ledger/{dataset['id']}/report",
-        evaluation, statistics, f"/ui/datasets/{dataset['id']}/statistics",
+        evaluation, statistics, profile, f"/ui/datasets/{dataset['id']}/statistics",
+        f"/ui/datasets/{dataset['id']}/profiles/new?epsilon=0.5&bins=8&size_share=0.1",
+        f"/ui/datasets/{with_unit(idle_server)}/erase-unit",
         f"{asking}?statistic=crosstab&column=sex&second=income&epsilon=0.5",
         "/ui/datasets/new", "/ui/admin", "/ui/admin/keys", "/ui/populations", "/ui/approvals",
         f"/ui/populations/{with_person(idle_server)}/erase-unit",

@@ -189,6 +189,27 @@ def test_a_model_is_downloaded_by_those_who_may_take_it(
     assert predictor.get(f"{card}/file").status_code == 403
 
 
+def test_a_model_is_deleted_by_form_unless_an_alias_names_it(
+    trained: tuple[Server, str, str],
+) -> None:
+    server, dataset, _ = trained
+    model = server.trained(dataset, epsilon="0.01")["model_id"]
+    browser = signed_in(server, server.granted(dataset, "analyst"))
+    path = f"/ui/models/{model}/delete"
+    named = {"alias": "kept", "go": "move"}
+    browser.post(f"/ui/models/{model}/aliases", data=named)
+    refused = browser.post(path)
+    assert refused.status_code == 409
+    assert "alias" in section(refused.text, "delete")
+    browser.post(f"/ui/models/{model}/aliases", data=named | {"go": "remove"})
+    assert f'action="{path}#delete"' in browser.get(f"/ui/models/{model}").text
+    predictor = signed_in(server, server.granted(dataset, "predictor"))
+    assert path not in predictor.get(f"/ui/models/{model}").text
+    assert predictor.post(path).status_code == 403
+    assert browser.post(path).headers["Location"] == "/ui/models"
+    assert browser.get(f"/ui/models/{model}").status_code == 404
+
+
 @pytest.mark.parametrize("role", ["predictor", "auditor", None])
 def test_the_forms_of_a_key_without_the_right_change_nothing(
     trained: tuple[Server, str, str], role: str | None

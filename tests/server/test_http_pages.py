@@ -341,7 +341,10 @@ def test_a_job_is_quoted_submitted_once_and_refused_with_what_fits(
     )
     assert refused.status_code == 409
     assert "The largest ε that fits: <strong>0.25</strong>" in refused.text
-    assert browser.post(f"{answers[0].headers['Location']}/cancel").status_code == 303
+    ended = answers[0].headers["Location"]
+    assert browser.post(f"{ended}/cancel").status_code == 303
+    again = f"/ui/datasets/{dataset}/train?algorithm=mrf&amp;epsilon=0.75"
+    assert f'href="{again}"' in browser.get(ended).text
     assert idle_server.admin.http.get(f"/ledger/{dataset}").json()["reserved"] == "0"
 
 

@@ -82,7 +82,7 @@ class _Shown:
     """What a form of a card asked for, beside the card.
 
     Attributes:
-        form: ``prediction`` or ``aliases``, if the page answers such a form.
+        form: ``prediction``, ``aliases`` or ``delete``, if the page answers such a form.
         alias: the alias whose moves are shown.
         tree: the number of the tree that is drawn.
         prediction: the likeliest classes with their probabilities.
@@ -211,6 +211,17 @@ def move_alias(visit: Visit, form: Form, model_id: str) -> str:
     else:
         models.put_alias(*visit.by, model.dataset, alias, model=model.id)
     return f"/ui/models/{model.id}?alias={alias}#aliases"
+
+
+@acts(
+    model_pages,
+    "/{model_id}/delete",
+    lambda refused, model_id: _card(refused, model_id, _Shown("delete")),
+)
+def delete(visit: Visit, form: Form, model_id: str) -> str:
+    """Delete a model that no alias names."""
+    models.delete_model(*visit.by, model_id)
+    return "/ui/models"
 
 
 def _card(visit: Visit, model_id: str, shown: _Shown) -> Response:
