@@ -78,7 +78,8 @@ class ReadColumn:
         missing: empty cells of a feature that allows them.
         unknown: undeclared categories; for the label, undeclared and empty ones, whose
             rows training drops.
-        suspected: what most likely made them unknown (:mod:`grovekeeper_common.suspicions`).
+        suspected: what most likely made them unknown (:mod:`grovekeeper_common.suspicions`);
+            of a label until an undeclared cell is read, that cells are empty.
         option: of the upload, with which they are not.
     """
 
@@ -186,7 +187,8 @@ class _Column:
         """Looks for the cause of undeclared values, once for the column. An option that
         empties cells is no advice where an empty cell is a problem, or unknown as well.
         """
-        if self.report.suspected is None and len(undeclared):
+        has_no_cause = self.report.suspected in (None, suspicions.NO_LABEL)
+        if has_no_cause and len(undeclared):
             sample = undeclared.slice(0, suspicions.SAMPLE).to_pylist()
             suspected = suspicions.of_undeclared(sample, self.declared)
             self.report.suspected = suspected
@@ -347,6 +349,7 @@ class LabelColumn(_Column):
 
     def __init__(self, label: Label) -> None:
         super().__init__(label.name, label.classes)
+        self.report.suspected = suspicions.NO_LABEL
         self._classes = pa.array(label.classes, pa.string())
 
     def read(self, cells: pa.Array) -> CountedCells:
@@ -374,6 +377,7 @@ class NumberLabelColumn(NumberColumn):
 
     def __init__(self, label: Label) -> None:
         super().__init__(label.column)
+        self.report.suspected = suspicions.NO_LABEL
         self._label = label
 
     def read(self, cells: pa.Array) -> CountedCells:

@@ -53,10 +53,9 @@ FEWER_CELLS = (
 LINE_BREAK = (
     "a cell has a line break: a quote that is never closed, or a text of several lines"
 )
-NO_MISSING = (
-    "the declaration does not allow empty cells here (missing); a line of separators alone, as spreadsheets write it "
-    "below a table, is a row of empty cells"
-)
+_SEPARATORS = "a line of separators alone, as spreadsheets write it below a table, is a row of empty cells"
+NO_MISSING = f"the declaration does not allow empty cells here (missing); {_SEPARATORS}"
+NO_LABEL = f"empty, so the row has no label; {_SEPARATORS}"
 MARK = "a mark such as NA stands for a missing value; leave the cell empty instead"
 FRACTIONS = "the declaration takes whole numbers here"
 TYPES = (
@@ -165,6 +164,9 @@ _QUOTES = "single quotes around the declared value; CSV takes double quotes, or 
 _TITLE = "the first line looks like a title: the names of the columns come first"
 _TRUTH = "truth values such as TRUE in place of the declared values"
 _DATE = "dates in a column of numbers"
+_TIME = (
+    "times such as 3:00 in a column of numbers; write a number, for instance of minutes"
+)
 _DAY_FORM = (
     "dates in another form than 2024-02-29 (year, month, day), such as 29.02.2024, 02/29/2024 or 29FEB2024; write them "
     "in that form, because 03/04/2024 has two meanings"
@@ -195,9 +197,20 @@ _THOUSANDS_NUMBER = re.compile(
     r"[+-]?[0-9]{1,3}([' .][0-9]{3})+([.,][0-9]+)?|[+-]?[0-9]+'[0-9]+"
 )
 _DATE_TEXT = re.compile(r"[0-9]{1,4}[-/.][0-9]{1,2}[-/.][0-9]{1,4}([ T].*)?")
+_TIME_TEXT = re.compile(
+    r"[0-9]{1,5}(:[0-5]?[0-9]){1,2}([.,][0-9]+)?( ?[AaPp]\.?[Mm]\.?)?"
+)
 _MONTH_NAME = re.compile(
     r"[0-9]{1,2}[-/. ]?[A-Za-z]{3,9}[-/., ]{0,2}[0-9]{2,4}([ T:].*)?|[A-Za-z]{3,9}\.? [0-9]{1,2},? [0-9]{4}"
 )
+_LIKE_NUMBERS = {
+    _COMMA_NUMBER: _COMMA,
+    _THOUSANDS_NUMBER: _THOUSANDS,
+    _DATE_TEXT: _DATE,
+    _MONTH_NAME: _DATE,
+    _TIME_TEXT: _TIME,
+    _UNIT_NUMBER: _UNIT,
+}
 _ISO_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _ZERO = "0000-00-00"
 _NUMBER = re.compile(r"[+-]?[0-9]+([.,][0-9]+)?")
@@ -369,17 +382,11 @@ def _why_no_number(cell: str) -> str | None:
         return MARK
     if text.casefold() in _TRUTHS:
         return _TRUTH
-    if _COMMA_NUMBER.fullmatch(text):
-        return _COMMA
-    if _THOUSANDS_NUMBER.fullmatch(text):
-        return _THOUSANDS
-    if _DATE_TEXT.fullmatch(text) or _MONTH_NAME.fullmatch(text):
-        return _DATE
-    if _SIGN_NUMBER.fullmatch(cell):
-        return _SIGN
-    if _UNIT_NUMBER.fullmatch(text):
-        return _UNIT
-    return None
+    for pattern, cause in _LIKE_NUMBERS.items():
+        if pattern.fullmatch(text):
+            return cause
+    # signs may be blanks of other kinds
+    return _SIGN if _SIGN_NUMBER.fullmatch(cell) else None
 
 
 def is_date(text: str) -> bool:

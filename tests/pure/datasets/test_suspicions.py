@@ -212,6 +212,8 @@ def test_a_file_without_a_header_and_a_header_in_other_letters_are_named(
         ('"1.234,5"', "comma"), ('"1,234"', "comma"), ("TRUE", "TRUE"), ("false", "TRUE"), ("2026-01-31", "dates"),
         ("31.01.2026 12:00", "dates"), (CANARY, None), ("1_0", None), ("1.75\u00a0", "no-break"), ("k.A.", "NA"),
         ("\u22121.75", "minus"), ("22.5%", "percent"), ("$22.5", "currency"), (' "1.75"', "quotes"), ("cm 5", None),
+        ("3:00", "3:00"), ("03:00:00", "3:00"), ("3:00 pm", "3:00"), ("126:30:00.5", "3:00"),
+        ("3:99", None),
     ],
 )  # fmt: skip
 def test_what_is_no_number_has_a_suspected_cause(
@@ -321,7 +323,7 @@ def test_a_unit_behind_a_number_is_named(cell: str) -> None:
     assert "a unit or a word behind" in str(suspicions.of_no_numbers([cell]))
 
 
-@pytest.mark.parametrize("cell", ["kg", "0x1F", "3:00", "twelve"])
+@pytest.mark.parametrize("cell", ["kg", "0x1F", "3:99", "twelve"])
 def test_other_texts_are_no_number_with_a_unit(cell: str) -> None:
     assert suspicions.of_no_numbers([cell]) is None
 
