@@ -274,7 +274,7 @@ def test_statistics_count_by_every_label(server: Server, protects: str) -> None:
     assert set(cells) == {
         (old, days)
         for old in (*CLASSES["old"], "OTHER")
-        for days in (*CLASSES["los_days"], "OTHER")
+        for days in (*CLASSES["los_days"], "MISSING")
     }
     assert abs(sum(cells.values()) - len(AGES)) < 5
     known = [age for index, age in enumerate(AGES) if index % 5 > 1]

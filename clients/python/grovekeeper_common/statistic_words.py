@@ -46,7 +46,7 @@ def titles(tables: Iterable[Mapping[str, Any]]) -> str:
 def _condition_in_words(condition: Mapping[str, Any]) -> str:
     column = condition["column"]
     if "in" in condition:
-        values = ["(empty)" if value is None else value for value in condition["in"]]
+        values = ["(no value)" if value is None else value for value in condition["in"]]
         return f"{column} is {' or '.join(values)}"
     lower = condition["from"]
     below = condition["below"]
@@ -60,6 +60,16 @@ def _bound_in_words(bound: float | str) -> str:
     if isinstance(bound, str):
         return bound
     return f"{bound:.15g}"
+
+
+def error_of_some_rows(at_size: float | None) -> str:
+    """Why the error of a mean or a variance of some rows is not known before, and what
+    it is for as many rows as were declared.
+    """
+    words = "depends on the number of rows that it covers"
+    if at_size is None:
+        return words
+    return f"{words}: ± {error_in_words(at_size)} at the declared size, more than twice that at half of it"
 
 
 def error_of_quantiles(

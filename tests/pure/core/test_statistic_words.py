@@ -23,7 +23,7 @@ def test_a_table_has_a_title() -> None:
     ]
     assert title({**ALL, "statistic": "count"}) == "count"
     mean = {**ALL, "statistic": "mean", "column": "age", "by": ["sex"], "where": where}
-    words = "mean of age by sex, where sex is Female or (empty) and age from 18"
+    words = "mean of age by sex, where sex is Female or (no value) and age from 18"
     assert title(mean) == words
     crossed = {**ALL, "statistic": "crosstab", "columns": ["sex", "age"]}
     assert title(crossed) == "crosstab of sex, age"

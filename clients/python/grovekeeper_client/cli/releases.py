@@ -463,7 +463,10 @@ def show_profile(
     profile = call.ask(lambda client: client.profile(profile_id))
     output = call.output
     show_head(output, "profile", profile)
-    counts = [*profile["class_counts"], {"label": "(all rows)", **profile["size"]}]
+    counts = [
+        *profile["class_counts"],
+        {"label": "(all rows with a label)", **profile["size"]},
+    ]
     rows = [
         [item["label"], f"{item['count']:.1f}", f"{item['noise_sd']:.1f}"]
         for item in counts

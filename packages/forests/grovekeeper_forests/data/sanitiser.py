@@ -18,7 +18,7 @@ undeclared category             OTHER
 empty category, as a null, as a MISSING; OTHER if the feature declares no ``missing``
 text of no characters or as a
 declared mark
-undeclared or empty label       the row is dropped
+undeclared or empty label       the row is dropped; statistics keep it (``Axis``)
 label cut into classes          the class between the declared points that it lies between
 label that is a number          the nearest 2^30th part of its range, after clamping
 ==============================  ===========================================

@@ -71,7 +71,10 @@ class Axis:
             belongs to the bin above it.
         bounds: declared, of a number.
         has_missing: whether empty cells have a cell of their own. In a label of classes
-            they are in OTHER.
+            they are in OTHER with undeclared ones, from which storage does not tell
+            them.
+        has_other: of categories, whether undeclared cells have a cell of their own. A
+            label that is cut into classes has none.
         is_label: whether the column is a label.
         n_private: number of bins whose edges a release selects among ``edges``; 0 where
             ``edges`` are those of the bins.
@@ -83,6 +86,7 @@ class Axis:
     edges: tuple[float, ...] = ()
     bounds: tuple[float, float] = (0.0, 0.0)
     has_missing: bool = False
+    has_other: bool = True
     is_label: bool = False
     n_private: int = 0
     first_day: int | None = None
@@ -92,8 +96,10 @@ class Axis:
         """Number of cells, OTHER and MISSING included."""
         if self.n_private:
             return self.n_private + self.has_missing
-        own = len(self.categories) if self.categories else len(self.edges)
-        return own + 1 + self.has_missing
+        own = len(self.edges) + 1
+        if self.categories:
+            own = len(self.categories) + self.has_other
+        return own + self.has_missing
 
     @property
     def cells(self) -> list[dict[str, Any]]:
@@ -103,7 +109,7 @@ class Axis:
         missing = [{"missing": True}] if self.has_missing else []
         if self.categories:
             declared = [{"category": category} for category in self.categories]
-            return [*declared, {"other": True}, *missing]
+            return [*declared, *[{"other": True}] * self.has_other, *missing]
         limits_of_bins = [self.bounds[0], *self.edges, self.bounds[1]]
         numbers = [plain_number(edge, self.first_day) for edge in limits_of_bins]
         bins: list[dict[str, Any]] = [
@@ -137,10 +143,11 @@ class Condition:
         """In the form of a request."""
         if self.values is not None:
             return {"column": self.column, "in": list(self.values)}
-        first_day = self.first_day
-        lower = _stored(self.lower, first_day)
-        below = _stored(self.below, first_day)
-        return {"column": self.column, "from": lower, "below": below}
+        return {
+            "column": self.column,
+            "from": _stored(self.lower, self.first_day),
+            "below": _stored(self.below, self.first_day),
+        }
 
 
 @dataclass(frozen=True)
@@ -369,9 +376,7 @@ class _TableReader:
             feature.name: feature for feature in (*schema.features, *numbers)
         }
         self._labels = {label.name for label in schema.labels}
-        self._classes = {
-            label.name: label.classes for label in schema.labels if label.classes
-        }
+        self._classes = {label.name: label for label in schema.labels if label.classes}
 
     def table(self) -> Table:
         statistic = self._asked["statistic"]
@@ -472,7 +477,13 @@ class _TableReader:
     def _axis(self, name: str, field: str) -> Axis:
         if name in self._classes:
             self._require_no_bins(name)
-            return Axis(name, categories=self._classes[name], is_label=True)
+            return Axis(
+                name,
+                categories=self._classes[name].classes,
+                has_missing=bool(self._classes[name].cuts),
+                has_other=not self._classes[name].cuts,
+                is_label=True,
+            )
         feature = self._feature(name, field)
         if feature.is_categorical:
             self._require_no_bins(name)
@@ -603,7 +614,7 @@ class _TableReader:
     def _categories(self, name: str, index: int) -> tuple[str, ...] | None:
         """The categories of a column of a condition; ``None`` for a number."""
         if name in self._classes:
-            return self._classes[name]
+            return self._classes[name].classes
         if name not in self._as_feature:
             raise self._invalid(
                 "unknown", "where", index, "column", accepted=self._names()
