@@ -258,7 +258,7 @@ def list_models(
             page,
             fetch,
             lambda listed: models.cursor(listed[0]),
-            lambda listed: 0 if listed[1] is None else _n_bytes(listed[1].part),
+            lambda listed: json_text.n_bytes(listed[1] and dict(listed[1].part.scope)),
         )
         return ModelList(models=_summaries(session, principal, shown), next=following)
 
@@ -267,10 +267,6 @@ def _with_jobs(session: Session, rows: Sequence[ReleaseRow]) -> list[_Listed]:
     jobs = queue.several(session, [row.job_id for row in rows])
     trained = {job.id: _Trained.of(job) for job in jobs}
     return [(row, trained.get(row.job_id)) for row in rows]
-
-
-def _n_bytes(part: JobPart) -> int:
-    return json_text.n_bytes(dict(part.scope))
 
 
 def _summaries(

@@ -144,8 +144,10 @@ class TableQuoteOut(Answer):
 
     ``half_width``: with probability 0.95, each of its numbers is at most this far from
     the exact one: of a count and a sum from the law of the noise (without the rounding
-    of what each row adds), of a mean of all rows at the declared size. Null where it
-    depends on how many rows there are. ``unit``: ``rows``, or the column whose unit it
+    of what each row adds), of a mean and a variance of all rows at the declared size. Null
+    where it depends on how many rows there are: of groups, of some rows, or of a column
+    with empty cells. ``half_width_at_size``: of any mean and variance, that of as many
+    rows as were declared; of half as many rows, more than twice that. ``unit``: ``rows``, or the column whose unit it
     is; of quantiles ``rank``: with probability 0.95, the cell of each quantile q of a
     group of n rows holds a value with at most q · n + ``half_width`` rows below it, and
     at least q · n − ``half_width`` rows up to it. ``resolution``: the widest cell from
@@ -155,6 +157,7 @@ class TableQuoteOut(Answer):
     table: JsonObject
     n_cells: int
     half_width: float | None
+    half_width_at_size: float | None
     unit: str
     resolution: float | None
 

@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from app.cli.main import app as grovekeeper
+from grovekeeper_common.number_words import error_in_words
 from grovekeeper_verifier.dataset_replay import verify
 from tests.support.pages import signed_in, text_of
 from tests.support.server import Server, new_idempotency_key
@@ -366,3 +367,28 @@ def test_a_long_name_of_statistics_is_cut(server: Server) -> None:
     assert job["what"].startswith("mean of age by sex; mean of age by sex; ")
     assert len(job["what"]) < 200
     assert job["what"].endswith("…")
+
+
+def test_the_quote_of_a_mean_of_some_rows_says_its_error_at_the_declared_size(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing was said before the charge where a cell may be empty."""
+    budget = BUDGETS["pure"]
+    dataset = server.uploaded(N_ROWS, budget=budget, public_size=N_ROWS)["id"]
+    path = f"/datasets/{dataset}/statistics/quote"
+    for statistic in ("mean", "variance"):
+        tables = [{"statistic": statistic, "column": "age", "by": ["sex"]}]
+        body = {"epsilon": "1", "tables": tables}
+        [table] = server.admin.http.post(path, json=body).json()["tables"]
+        assert table["half_width"] is None
+        assert table["half_width_at_size"] > 0
+    words = f"± {error_in_words(table['half_width_at_size'])} at the declared size"
+    monkeypatch.setenv("GROVEKEEPER_API_KEY", server.admin.key)
+    monkeypatch.setenv("GROVEKEEPER_URL", server.url)
+    typed = ["variance", dataset, "age", "--by", "sex", "--epsilon", "1", "--quote"]
+    assert words in CliRunner().invoke(grovekeeper, typed).stdout
+    asked = {"statistic": "variance", "column": "age", "by": "sex", "epsilon": "1"}
+    page = signed_in(server, server.admin).get(
+        f"/ui/datasets/{dataset}/statistics/new", params=asked
+    )
+    assert words in text_of(page)

@@ -59,19 +59,16 @@ def evaluation_row(evaluation: EvaluationOut, model_id: str) -> EvaluationRow:
     is_measured = evaluation.best in (None, model_id)
     accuracy = evaluation.accuracy if is_measured else None
     mae = evaluation.mae if is_measured else None
+    other = other_score_in_words(evaluation.model_dump()) or NO_SCORE
     return EvaluationRow(
         id=evaluation.id,
         name=evaluation.name or evaluation.id,
         dataset_name=evaluation.dataset_name,
         created_at=evaluation.created_at,
-        score=_score(accuracy, mae, other=_other_score(evaluation)),
+        score=_score(accuracy, mae, other=other),
         interval=_interval(accuracy, mae),
         majority=_majority(evaluation.majority),
     )
-
-
-def _other_score(evaluation: EvaluationOut) -> str:
-    return other_score_in_words(evaluation.model_dump()) or NO_SCORE
 
 
 def _score(

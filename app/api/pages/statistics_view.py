@@ -58,16 +58,10 @@ def summary_row(released: StatisticsSummary) -> SummaryRow:
 
 def columns_by_kind(schema: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
     """The columns of a schema as a form offers them: numbers, then categories."""
-    numbers: list[str] = []
-    categories: list[str] = []
-    for feature in schema["features"]:
-        is_category = feature["type"] == "categorical"
-        (categories if is_category else numbers).append(feature["name"])
-    categories += [label["name"] for label in labels_of(schema)]
-    return [
-        ("Numbers", numbers),
-        ("Categories", categories),
-    ]
+    kinds: dict[str, list[str]] = {"Numbers": [], "Categories": []}
+    for column in [*schema["features"], *labels_of(schema)]:
+        kinds["Numbers" if "lower" in column else "Categories"].append(column["name"])
+    return list(kinds.items())
 
 
 def errors_of_profile(plan: ProfileQuoteOut) -> list[str]:
@@ -149,7 +143,8 @@ def error_before(asked: TableQuoteOut) -> str:
     if asked.n_cells > 1:
         which = f"Each of the {words.grouped(asked.n_cells)} numbers"
     if asked.half_width is None:
-        return f"{which} comes with its interval, which depends on the number of rows that it covers."
+        known = statistic_words.error_of_some_rows(asked.half_width_at_size)
+        return f"{which} comes with its interval, which {known}."
     if asked.resolution is not None:
         return statistic_words.error_of_quantiles(
             asked.table["column"], asked.n_cells, asked.resolution, asked.half_width
@@ -284,11 +279,15 @@ def _lines(table: StatisticsTableOut, *, from_zero: bool) -> list[Line]:
 def _grid(table: StatisticsTableOut) -> CountGrid:
     *down, across = table.axes
     n_across = len(across.cells)
-    largest = max(map(_count, table.rows))
+    # at least one: noise alone may leave a table without rows
+    largest = max(1.0, *map(_count, table.rows))
     lines = []
     for start in range(0, len(table.rows), n_across):
         numbers = table.rows[start : start + n_across]
-        cells = [(in_words(row)[0], _colour(row, largest)) for row in numbers]
+        cells = [
+            (in_words(row)[0], pictures.part_class(_count(row), largest))
+            for row in numbers
+        ]
         lines.append(GridLine(", ".join(numbers[0].cells[:-1]), cells))
     first = table.rows[0]
     interval = _as_number(first.high) - _as_number(first.low)
@@ -305,11 +304,6 @@ def _grid(table: StatisticsTableOut) -> CountGrid:
 
 def _count(row: CellOut) -> float:
     return _as_number(row.value or 0.0)
-
-
-def _colour(row: CellOut, largest: float) -> str:
-    # At least one: noise alone may leave a table without rows.
-    return pictures.part_class(_count(row), max(largest, 1.0))
 
 
 def in_words(estimate: EstimateOut) -> tuple[str, str]:

@@ -133,11 +133,7 @@ def export_csv(
 def _csv_lines(
     session: Session, principal: Principal, account: Account, batch: Sequence[Entry]
 ) -> list[bytes]:
-    jobs = charged_jobs(session, [entry.job_id for entry in batch])
-    dataset_id = account.id if account.dataset else None
-    names = grants.names_of_keys(
-        session, principal, dataset_id, {job.submitted_by for job in jobs.values()}
-    )
+    jobs, names = _jobs_and_names(session, principal, account, batch)
     lines = []
     for entry in batch:
         facts_of_job = _job_cells(entry, jobs.get(entry.job_id or ""), names)
@@ -364,8 +360,7 @@ def list_entries(
         entries, following = matching_entries(
             after, is_match, page, batch_size=_batch_size(scope, page)
         )
-        jobs = charged_jobs(session, [entry.job_id for entry in entries])
-        names = _names(session, principal, account, entries, jobs)
+        jobs, names = _jobs_and_names(session, principal, account, entries)
         beside = {**account.facts, "actors": names, "jobs": jobs, "next": following}
         return EntryList.model_validate(
             {**beside, "entries": list(map(entry_out, entries))}
@@ -412,8 +407,7 @@ def search_entries(
         entries, following = matching_entries(
             before, is_match, page, batch_size=_batch_size(scope, page)
         )
-        jobs = charged_jobs(session, [entry.job_id for entry in entries])
-        names = _names(session, principal, account, entries, jobs)
+        jobs, names = _jobs_and_names(session, principal, account, entries)
         is_complete = chosen == EntryFilter()
         spent = {}
         if is_complete:
@@ -440,8 +434,7 @@ def show_entry(
         if not 1 <= sequence <= size:
             raise NotFound("entry")
         (entry,) = tables.entries(session, account.id, after=sequence - 1, limit=1)
-        jobs = charged_jobs(session, [entry.job_id])
-        names = _names(session, principal, account, [entry], jobs)
+        jobs, names = _jobs_and_names(session, principal, account, [entry])
         receipt = _receipt(session, account.dataset, entry)
         return ShownEntry(
             entry_out(entry), jobs.get(entry.job_id or ""), names, receipt, size
@@ -522,17 +515,15 @@ def _loads(session: Session, account: Account, read: Sequence[Entry]) -> dict[in
     return together
 
 
-def _names(
-    session: Session,
-    principal: Principal,
-    account: Account,
-    entries: Sequence[Entry],
-    jobs: Mapping[str, ChargedJob],
-) -> dict[str, str]:
+def _jobs_and_names(
+    session: Session, principal: Principal, account: Account, entries: Sequence[Entry]
+) -> tuple[dict[str, ChargedJob], dict[str, str]]:
+    """The jobs of entries, and the names of the keys that acted or submitted them."""
+    jobs = charged_jobs(session, [entry.job_id for entry in entries])
     dataset_id = account.id if account.dataset else None
     # In the order of their first entry: a set of texts has another order in every
     # process.
     actors = [entry.actor for entry in entries]
     submitters = [job.submitted_by for job in jobs.values()]
     keys = list(dict.fromkeys([*actors, *submitters]))
-    return grants.names_of_keys(session, principal, dataset_id, keys)
+    return jobs, grants.names_of_keys(session, principal, dataset_id, keys)

@@ -31,6 +31,7 @@ from app.services.releases.contract import (
 from app.services.releases.numbers import NumbersKind, details, head, page_of_kinds
 from app.services.spending.asked import AskedDataset, AskedPart, PricedPart, ask_part
 from app.services.spending.quotes import PartQuote
+from app.wire.spending import SpendIn
 from app.wire.statistics import (
     AxisOut,
     CellOut,
@@ -57,6 +58,7 @@ from grovekeeper_forests.releases.statistics.read import (
     Estimate,
     Statistics,
     epsilon_for,
+    error_at_size,
     error_before,
     total,
 )
@@ -97,6 +99,7 @@ def table_quotes(plan: StatisticsPlan, size: int | None) -> list[TableQuoteOut]:
             table=table.to_json(),
             n_cells=table.n_numbers,
             half_width=error_before(table, priced, size),
+            half_width_at_size=error_at_size(table, priced, size),
             unit=_RANK if table.quantiles else _unit(table),
             resolution=_resolution(table),
         )
@@ -135,7 +138,11 @@ class StatisticsRequest(ReleaseRequest[StatisticsQuoteOut]):
         )
 
     def _part(self, source: AskedDataset, epsilon: Fraction) -> AskedPart:
-        return ask_part(source, _Spending(epsilon, self.body.delta, self.body.scope))
+        body = self.body
+        spending = SpendIn.model_construct(
+            epsilon=epsilon, delta=body.delta, scope=body.scope
+        )
+        return ask_part(source, spending)
 
     def _epsilon(self, source: AskedDataset, plan_at: Any) -> Fraction:
         """The ε of the request, or the smallest one that keeps the error."""
@@ -156,15 +163,6 @@ class StatisticsRequest(ReleaseRequest[StatisticsQuoteOut]):
         if size is None:
             raise InvalidRequest.at("/error_share", "needs-public-size")
         return epsilon_for(body.error_share * size, plan_at)
-
-
-@dataclass(frozen=True)
-class _Spending:
-    """What a request pays, once its ε is settled."""
-
-    epsilon: Fraction
-    delta: Fraction | None
-    scope: dict[str, Any]
 
 
 def _table(table: TableIn) -> dict[str, Any]:
@@ -282,9 +280,7 @@ def _shown(table: Table, number: Estimate) -> dict[str, Any]:
     """
     shown = dict(vars(number))
     value = table.value
-    if value is None or value.first_day is None:
-        return shown
-    if table.statistic == VARIANCE:
+    if value is None or value.first_day is None or table.statistic == VARIANCE:
         return shown
     shown["high"] = math.ceil(number.high)
     for name, day in shown.items():

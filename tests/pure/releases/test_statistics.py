@@ -1,5 +1,6 @@
 """Tables of statistics: their cells, their plans, and the error that a plan states."""
 
+import itertools
 import json
 import math
 from dataclasses import replace
@@ -33,6 +34,7 @@ from grovekeeper_forests.releases.statistics.read import (
     EPSILONS,
     Statistics,
     epsilon_for,
+    error_at_size,
     error_before,
     half_width,
     total,
@@ -48,6 +50,7 @@ ACCOUNTS = {
     "gdp": Terms(Fraction(1), gdp.NAME, Fraction(1, 10**6)),
 }
 MEAN = {"statistic": "mean", "column": "age"}
+VARIANCE = {"statistic": "variance", "column": "age"}
 
 
 def planned(
@@ -215,6 +218,52 @@ def test_the_error_of_a_mean_is_stated_at_the_declared_size() -> None:
     assert error_before(table, priced, 3) is None, "perhaps no row at all"
     [(grouped, priced)] = planned(MEAN | {"by": ["sex"]}).measured
     assert error_before(grouped, priced, 100) is None
+
+
+def test_of_means_and_variances_of_some_rows_the_error_at_the_declared_size_is_stated() -> (
+    None
+):
+    """Where cells may be empty, nothing was said before the charge."""
+    shapes: list[dict[str, Any]] = [
+        {},
+        {"by": ["sex"]},
+        {"where": [{"column": "age", "from": 1}]},
+    ]
+    for asked, shape in itertools.product((MEAN, VARIANCE), shapes):
+        [(table, priced)] = planned(asked | shape).measured
+        assert error_before(table, priced, 100) is None
+        few, many = (error_at_size(table, priced, size) for size in (100, 10_000))
+        assert few is not None
+        assert many is not None
+        assert 0 < many < few
+        assert error_at_size(table, priced, None) is None
+        assert error_at_size(table, priced, 3) is None, "perhaps no row at all"
+    [(counts, priced)] = planned({"statistic": "count"}).measured
+    assert error_at_size(counts, priced, 100) is None
+
+
+@pytest.mark.parametrize("asked", [MEAN, VARIANCE])
+def test_the_error_at_the_declared_size_holds_for_as_many_rows(
+    asked: dict[str, Any],
+) -> None:
+    """Whatever the rows are, the noise almost never moves the number farther."""
+    randomness = SystemRandomness()
+    n_rows = 300
+    plan = planned(asked, epsilon=Fraction(4))
+    [(table, priced)] = plan.measured
+    assert table.value is not None
+    bound = error_at_size(table, priced, n_rows)
+    assert bound is not None
+    low, high = table.value.lower, table.value.upper
+    for ages in ([low] * n_rows, [low, high] * (n_rows // 2), [high] * n_rows):
+        rows = tuple((float(age), 0.0, 0, 0) for age in ages)
+        exact = np.mean(ages) if asked is MEAN else np.var(ages)
+        values = [
+            release(plan, private_rows(rows), randomness).estimates(0)[0].value
+            for _ in range(100)
+        ]
+        missed = [v for v in values if v is None or abs(v - exact) > bound]
+        assert len(missed) <= 25, "of 100, each with probability 0.05 at most"
 
 
 def test_intervals_of_means_and_variances_hold() -> None:

@@ -129,13 +129,9 @@ def similar(typed: Iterable[str], known: Collection[str]) -> list[str]:
         dict.fromkeys(
             name
             for word, name in closest
-            if word[0] == name[0] or _is_close(word, name)
+            if word[0] == name[0] or get_close_matches(word, [name], cutoff=_CLOSE)
         )
     )
-
-
-def _is_close(word: str, name: str) -> bool:
-    return bool(get_close_matches(word, [name], cutoff=_CLOSE))
 
 
 def question(names: Iterable[str]) -> str:

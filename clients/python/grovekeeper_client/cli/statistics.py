@@ -37,6 +37,7 @@ from grovekeeper_common.statistic_words import (
     condition_of,
     error_of,
     error_of_quantiles,
+    error_of_some_rows,
     title,
 )
 
@@ -319,7 +320,7 @@ def show_errors(output: Output, quote: dict[str, Any]) -> None:
 
 def _error(item: dict[str, Any]) -> str:
     if item["half_width"] is None:
-        return "depends on the number of rows that it covers"
+        return error_of_some_rows(item["half_width_at_size"])
     width = f"± {error_in_words(item['half_width'])}"
     if item["unit"] == "rank":
         cell = error_in_words(item["resolution"])
@@ -351,7 +352,8 @@ def show_table(output: Output, table: dict[str, Any], *, indent: int = 0) -> Non
     """Prints a released table, with a bar for each number of rows."""
     margin = " " * indent
     output.say(margin + title(table["table"]))
-    counts = [row["value"] for row in table["rows"]] if _counts_rows(table) else []
+    total = table["total"]
+    counts = [row["value"] for row in table["rows"]] if total is not None else []
     largest = max(counts, default=0.0)
     rows = [
         [
@@ -363,8 +365,10 @@ def show_table(output: Output, table: dict[str, Any], *, indent: int = 0) -> Non
     ]
     columns = [axis["column"] for axis in table["axes"]]
     is_ranked = table["rank_error"] is not None
-    columns.append("rows" if counts else _value_title(table))
-    columns.append("selected from" if is_ranked else "95 % interval")
+    columns += [
+        "rows" if counts else _value_title(table),
+        "selected from" if is_ranked else "95 % interval",
+    ]
     if counts:
         columns.append("")
     output.table(columns, rows, empty="no cells", indent=indent)
@@ -377,7 +381,6 @@ def show_table(output: Output, table: dict[str, Any], *, indent: int = 0) -> Non
         )
         output.say(margin + known)
     if counts[1:]:
-        total = table["total"]
         number, interval = _estimate(total)
         output.say(f"{margin}all cells together: {number} ({interval})")
 
@@ -386,10 +389,6 @@ def _value_title(table: dict[str, Any]) -> str:
     """The head of the column of numbers."""
     statistic = table["table"]["statistic"]
     return str(table["table"]["column"] if statistic == "quantiles" else statistic)
-
-
-def _counts_rows(table: dict[str, Any]) -> bool:
-    return table["total"] is not None
 
 
 def _estimate(row: dict[str, Any]) -> tuple[str, str]:

@@ -113,7 +113,7 @@ class Statistics:
         columns, widths, roundings = [], [], []
         for numbers, (measure, event) in zip(self.numbers(index), priced, strict=True):
             columns.append(in_units(numbers, measure, event))
-            widths.append(_half_width(measure, event, LEVEL, n=len(priced)))
+            widths.append(half_width(measure, event, n=len(priced)))
             # Rounding to steps moves what each row adds, so a mean, by half a step at
             # most.
             roundings.append(measure.reach / per_row(event) / 2)
@@ -162,16 +162,11 @@ def half_widths(table: Table, priced: Sequence[tuple[Measure, Event]]) -> list[f
     return [half_width(measure, event) for measure, event in priced]
 
 
-def half_width(measure: Measure, event: Event) -> float:
-    """The 95 % half width of one number of a measure, before it is paid for: from the
-    law of its noise alone.
+def half_width(measure: Measure, event: Event, *, n: int = 1) -> float:
+    """The 95 % half width of a number of a measure, before it is paid for, from the law
+    of its noise alone: that which ``n`` numbers keep together (Bonferroni).
     """
-    return _half_width(measure, event, LEVEL, n=1)
-
-
-def _half_width(measure: Measure, event: Event, level: float, *, n: int) -> float:
-    """The half width that ``n`` numbers keep together (Bonferroni)."""
-    miss = (1.0 - level) / n
+    miss = (1.0 - LEVEL) / n
     return _noise_quantile(event, miss) / per_row(event) * measure.reach
 
 
@@ -274,26 +269,46 @@ def error_before(
     """The half width of each number of a table, known before it is paid for.
 
     Args:
-        size: the declared number of rows that the request reads, which the error of a
-            mean is stated for; ``None`` where none is declared.
+        size: as in :func:`error_at_size`.
 
     Returns:
         ``None`` where the error depends on how many rows there are and nobody declared
-        that: means of groups, of some rows, or of a column with empty cells; variances.
+        that: means and variances of groups, of some rows, or of a column with empty
+        cells.
     """
-    if table.statistic not in (MEAN, VARIANCE):
-        [width] = half_widths(table, priced)
-        return width
-    assert table.value is not None
-    of_all_rows = not (table.axes or table.where or table.value.missing)
-    if table.statistic == VARIANCE or not of_all_rows or size is None:
+    if table.statistic in (MEAN, VARIANCE):
+        assert table.value is not None
+        is_of_some = table.axes or table.where or table.value.missing
+        return None if is_of_some else error_at_size(table, priced, size)
+    [width] = half_widths(table, priced)
+    return width
+
+
+def error_at_size(
+    table: Table, priced: Sequence[tuple[Measure, Event]], size: int | None
+) -> float | None:
+    """The half width of a mean or a variance of as many rows as were declared.
+
+    Args:
+        size: the declared number of rows that the request reads; ``None`` where none is
+            declared.
+
+    Returns:
+        ``None`` for other statistics, without a size, and where the noise may outweigh
+        the size.
+    """
+    if table.statistic not in (MEAN, VARIANCE) or size is None:
         return None
-    n_width, width = (_half_width(*each, LEVEL, n=2) for each in priced)
-    reach = priced[1][0].reach
+    n_width, *widths = (half_width(*each, n=len(priced)) for each in priced)
+    if size <= n_width:
+        return None
     # The widest case: all rows are at a bound.
-    if size > n_width:
-        return (width + reach * n_width) / (size - n_width)
-    return None
+    mean, *of_squares = (
+        (width + measure.reach * n_width) / (size - n_width)
+        for width, (measure, _) in zip(widths, priced[1:], strict=True)
+    )
+    # Two squares differ by at most twice the largest number, times their difference.
+    return of_squares[0] + 2 * priced[1][0].reach * mean if of_squares else mean
 
 
 _DIGITS = range(100, 1_000)
