@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from app.cli.main import app as grovekeeper
+from grovekeeper_client import Grovekeeper
 from grovekeeper_common.number_words import error_in_words
 from grovekeeper_verifier.dataset_replay import verify
 from tests.support.pages import signed_in, text_of
@@ -342,6 +343,10 @@ def test_every_list_of_jobs_and_charges_says_what_the_statistics_are_of(
         ["ledger", "entries", dataset["id"]],
     ):
         assert what in CliRunner().invoke(grovekeeper, typed).stdout, typed
+    with Grovekeeper(server.url, key=server.admin.key) as gk:
+        assert what in gk.jobs(dataset=dataset["id"])._repr_html_()
+        released = gk.dataset(dataset["id"]).released_statistics()
+        assert "mean of age by sex" in released._repr_html_()
     browser = signed_in(server, server.admin)
     ledger = f"/ui/ledger/{dataset['id']}"
     for page in (

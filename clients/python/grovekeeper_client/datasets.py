@@ -117,8 +117,8 @@ class Entry(views.ShowsFields):
         scope: cells that the entry is about; empty for all.
         job_id: job that the entry is about.
         purpose: the reason that the submitter of the job stated.
-        job: public facts of the job: kind, algorithm, name, models and the key that
-            submitted it.
+        job: public facts of the job: kind, algorithm, what it ran, name, models and the key
+            that submitted it.
         actor: id of the key that acted.
         at: time in UTC.
         hash: SHA-256 that chains the entry to the entry before it.
@@ -198,7 +198,7 @@ class Dataset:
 
     def released_statistics(self) -> views.Records:
         """The released statistics, newest first; ``Grovekeeper.statistics`` has each."""
-        columns = ("id", "name", "statistics", "scope", "created_at")
+        columns = ("id", "name", "titles", "scope", "created_at")
         return views.Records(self._client.all_statistics(self.id), columns=columns)
 
     def balance(self, *, scope: Mapping[str, Any] | None = None) -> Balance:

@@ -112,7 +112,7 @@ class Grovekeeper:
         Args:
             filters: ``dataset``, ``kind``, ``algorithm`` and ``state``.
         """
-        columns = ("id", "kind", "name", "dataset_name", "state", "submitted_at")
+        columns = ("id", "what", "name", "dataset_name", "state", "submitted_at")
         return Records(self.client.jobs(**filters), columns=columns)
 
     def algorithms(self) -> Records:

@@ -355,12 +355,12 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
     (
         ["attention"],
         [
-            "decide about jb_1",
+            "decide about jb_1, mrf",
             "0.1 ε on census",
             "decide about rules of census",
-            "jb_1 is not started",
+            "jb_1, mrf, is not started",
             "no-room",
-            "jb_1 failed",
+            "jb_1, mrf, failed",
             "etl ends",
             "1.5 ε",
             "1.25",

@@ -226,7 +226,11 @@ def attention(call: Remote) -> None:
         output.json(found)
         return
     needs = [
-        [f"decide about {job['job']}", ", ".join(_prices(job)), _submitter(job)]
+        [
+            f"decide about {job['job']}, {job['what']}",
+            ", ".join(_prices(job)),
+            _submitter(job),
+        ]
         for job in found["approvals"]
     ]
     needs += [
@@ -238,12 +242,12 @@ def attention(call: Remote) -> None:
         for proposal in found["proposals"]
     ]
     needs += [
-        [f"{job['id']} is not started", job["held_by"], _submitter(job)]
+        [f"{job['id']}, {job['what']}, is not started", job["held_by"], _submitter(job)]
         for job in found.get("held", [])
     ]
     needs += [
         [
-            f"{job['id']} failed",
+            f"{job['id']}, {job['what']}, failed",
             price_of(job) if job["charged"] else "",
             _submitter(job),
         ]
