@@ -119,6 +119,7 @@ _CALIBRATION = Parameter(
     default=MEASURED,
     choices=(MEASURED, NOT_FOR_CLIP, FOR_CLIP),
 )
+_NO_CLIP = "calibration has no effect as clip, which corrects probabilities of two classes: it acts as none."
 _NO_FIRST_SPLIT = "start was set to classes: a first split needs two trees, with splits, and no profile."
 _START = Parameter(
     "start",
@@ -167,7 +168,10 @@ class NoiseMatchedBoosting(Algorithm):
         is_number = facts.schema.label.is_number
         depth = default_depth(strength, _OFFSET_OF_NUMBERS if is_number else _OFFSET)
         warnings = tree_parameters.fill_depth(settled, depth, encoding, tables=False)
-        is_strong = facts.schema.n_classes == 2 and strength >= WORTH_A_SPLIT
+        has_two_classes = facts.schema.n_classes == 2
+        if settled["calibration"] == FOR_CLIP and not has_two_classes:
+            warnings = (*warnings, _NO_CLIP)
+        is_strong = has_two_classes and strength >= WORTH_A_SPLIT
         if is_number:
             settled["start"] = FROM_CLASSES
         elif (

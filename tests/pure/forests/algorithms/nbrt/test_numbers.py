@@ -398,6 +398,13 @@ def test_the_depth_of_numbers_follows_from_size_and_budget() -> None:
     assert depths == [2, 4, 6]
 
 
+def test_a_correction_for_two_classes_has_no_effect_and_a_warning_says_so() -> None:
+    asked = planned(calibration="clip")
+    [warning] = asked.warnings
+    assert warning.startswith("calibration has no effect as clip")
+    assert asked.event == planned(calibration="none").event
+
+
 @pytest.mark.parametrize(
     ("slug", "accountant", "idle", "value"),
     [
