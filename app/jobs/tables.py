@@ -12,7 +12,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from app.db.base import Base, CanonicalJson
 from grovekeeper_common import statistic_words
-from grovekeeper_forests.releases.names import STATISTICS
+from grovekeeper_forests.releases.names import PROFILE, STATISTICS
 
 _QUEUED = text("state = 'queued'")
 _LEASED = text("lease_until IS NOT NULL")
@@ -164,10 +164,12 @@ class JobRow(Base):
     @property
     def what(self) -> str:
         """What the job runs, in lists: an algorithm, the statistics that it releases, or
-        the kind of another release.
+        the kind of another release, of a profile with the label, if there are several.
         """
         if self.kind == STATISTICS:
             return statistic_words.titles(self.task["work"]["plan"]["tables"])
+        if self.kind == PROFILE and self.label is not None:
+            return f"{PROFILE} of {self.label}"
         return self.algorithm or self.kind
 
     @property

@@ -147,5 +147,6 @@ def test_rows_without_a_label_are_in_no_profile(
         headers=new_idempotency_key(),
     )
     job = server.ended(accepted.json()["job_id"])
+    assert job["what"] == f"profile of {label}"
     profile = server.admin.http.get(f"/profiles/{job['profile_id']}").json()
     assert round(profile["size"]["count"]) == n_rows
