@@ -173,7 +173,7 @@ def confirm_upgraded(heads: Heads) -> None:
     """
     if not heads.is_current:
         raise Unavailable("the database was not upgraded; run: grovekeeper db upgrade")
-    if heads.is_rewound:
+    if heads.rewound is not None:
         raise Unavailable(_REWOUND)
 
 
@@ -200,7 +200,7 @@ class Authentication:
         """Return the caller of a prediction, if the process has read it just now. Reads
         no database.
         """
-        if self._heads.is_rewound:
+        if self._heads.rewound is not None:
             return None
         return cached(self._installation, _authorization(scope))
 

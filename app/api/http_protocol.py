@@ -205,7 +205,10 @@ class BoundedHttp(HttpToolsProtocol):
                 )
                 return
         if self._held is not None:
-            self._answer_held(*self._held)
+            cycle, addressed = self._held
+            if not cycle.more_body or len(cycle.body) > limits.MAX_BYTES_AT_ONCE:
+                self._held = None
+                self._begin(cycle, partial(self._answered_at_once, cycle, addressed))
         if self._waits_for_client():
             self._start_deadline()
 
@@ -247,13 +250,6 @@ class BoundedHttp(HttpToolsProtocol):
                 head.append(b"%s: %s\r\n" % (name, value))
         head.append(b"connection: close\r\n\r\n")
         return b"".join(head)
-
-    def _answer_held(self, cycle: RequestResponseCycle, addressed: Prediction) -> None:
-        """Answers the prediction whose body was waited for, or starts its task."""
-        if cycle.more_body and len(cycle.body) <= limits.MAX_BYTES_AT_ONCE:
-            return
-        self._held = None
-        self._begin(cycle, partial(self._answered_at_once, cycle, addressed))
 
     def _begin(self, cycle: RequestResponseCycle, start: Callable[[], bool]) -> None:
         """Begins a request when the turn of its key comes."""

@@ -43,7 +43,7 @@ from app.core.errors import (
 from grovekeeper_common.number_text import BLANKS
 from grovekeeper_forests import limits as forest_limits
 from grovekeeper_forests.data.days import NO_DAY, day_of
-from grovekeeper_forests.data.sanitiser import empty_texts, max_rows
+from grovekeeper_forests.data.sanitiser import empty_texts
 from grovekeeper_forests.data.schema import Feature, Schema
 from grovekeeper_forests.kept import kept_property
 
@@ -200,7 +200,7 @@ def _days_of_texts(texts: pa.Array) -> NDArray[np.float64]:
 
 
 def read(body: bytes, declared: Schema) -> ArrowTable:
-    """Reads a stream with at most ``grovekeeper_forests.data.sanitiser.max_rows`` rows.
+    """Reads a stream with at most ``Schema.max_request_rows`` rows.
 
     Args:
         body: of a request, of any content.
@@ -219,7 +219,7 @@ def read(body: bytes, declared: Schema) -> ArrowTable:
         ) as stream:
             schema: pa.Schema = stream.schema
             _check_columns(schema, declared)
-            batches = _checked(stream, len(schema), max_rows=max_rows(declared))
+            batches = _checked(stream, len(schema), max_rows=declared.max_request_rows)
             columns = [
                 ArrowCells(kind, [batch.column(index) for batch in batches])
                 for index, kind in enumerate(schema.types)

@@ -50,7 +50,6 @@ from grovekeeper_forests.data.sanitiser import (
     JsonCells,
     NumberCells,
     SanitisedColumns,
-    max_rows,
     sanitise_prediction_columns,
     unknown_column,
 )
@@ -184,7 +183,7 @@ def read_request(
     names = _columns_of_one_tensor(request.inputs, schema)
     with_texts = {feature.name for feature in schema.features if feature.has_texts}
     columns: dict[str, Cells] = {}
-    most_rows = max_rows(schema)
+    most_rows = schema.max_request_rows
     for index, tensor in enumerate(request.inputs):
         at, of_tensor = f"/inputs/{index}", names or [tensor.name]
         n_rows = _n_rows(tensor.shape, len(of_tensor), most_rows, at=at)
@@ -483,7 +482,8 @@ def infer_at_once(
     schema = model.predictor.schema
     request, columns = read_request(body, json_lengths, schema)
     n_rows = max(map(len, columns.values()), default=0)
-    if request.read_out is not None or not model.predicts_at_once(n_rows):
+    n_cells = n_rows * model.predictor.row_cells
+    if request.read_out is not None or n_cells > limits.MAX_CELLS_AT_ONCE:
         return None
     return _predicted(model, name, request, columns)
 

@@ -29,7 +29,6 @@ from app.services.installation import Installation
 from grovekeeper_forests import limits as forest_limits
 from grovekeeper_forests.data.sanitiser import (
     SanitisedColumns,
-    max_rows,
     sanitise_prediction_columns,
 )
 from grovekeeper_forests.data.schema import Schema
@@ -175,10 +174,6 @@ class PredictingModel(msgspec.Struct, frozen=True):
     predictor: Predictor
     changed_cells: Tally[str]
 
-    def predicts_at_once(self, n_rows: int) -> bool:
-        """Whether a prediction of so many rows is small."""
-        return n_rows * self.predictor.row_cells <= limits.MAX_CELLS_AT_ONCE
-
     def answer(self, request: PredictBody, answer_form: PredictionForm) -> bytes:
         """Answers a request in JSON; see :func:`predict`."""
         sanitiser = self.predictor.rows
@@ -285,7 +280,8 @@ def answer_at_once(
     if model is None:
         return None
     request = decode(body, model.predictor.schema)
-    if request.read_out is not None or not model.predicts_at_once(request.n_rows):
+    n_cells = request.n_rows * model.predictor.row_cells
+    if request.read_out is not None or n_cells > limits.MAX_CELLS_AT_ONCE:
         return None
     return model.answer(request, PredictionForm.JSON)
 
@@ -372,13 +368,13 @@ def decode(body: bytes, schema: Schema) -> PredictBody:
     """
     if body.startswith(codecs.BOM_UTF8):
         body = body[len(codecs.BOM_UTF8) :]
-    json_text.check_nodes(body, max_nodes(len(schema.features)))
-    most_rows = max_rows(schema)
+    most_rows = schema.max_request_rows
     try:
-        is_small = len(body) <= limits.MAX_BYTES_AT_ONCE
-        if is_small:
+        # a small body has fewer bytes than the narrowest model may have nodes
+        if len(body) <= limits.MAX_BYTES_AT_ONCE:
             request = _bodies.decode(body)
         else:
+            json_text.check_nodes(body, max_nodes(len(schema.features)))
             request = _built(_outlines.decode(body), most_rows)
     except msgspec.ValidationError as error:
         if str(error).startswith("Number out of range"):

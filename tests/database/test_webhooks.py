@@ -688,7 +688,7 @@ def test_nothing_is_told_on_the_word_of_a_database_that_contradicts_its_heads(
     _told(here, scene, receiver.url)
     scene.submit(key="a")
     heads = Heads(here)
-    heads._rewound = LedgerRewound(scene.dataset_id)
+    heads.rewound = LedgerRewound(scene.dataset_id)
     with pytest.raises(LedgerRewound):
         deliver_due(here, heads=heads)
     assert receiver.requests == []

@@ -260,6 +260,9 @@ class Heads:
     Args:
         installation: its home holds the signing key and the heads, unless the settings
             name other places.
+
+    Attributes:
+        rewound: how a comparison of this process has failed, if one has.
     """
 
     def __init__(self, installation: Installation) -> None:
@@ -268,7 +271,7 @@ class Heads:
         self._database = installation.database
         self._lock = threading.Lock()
         self._confirmed: _Confirmed | None = None
-        self._rewound: LedgerRewound | None = None
+        self.rewound: LedgerRewound | None = None
         self._is_current = False
 
     @property
@@ -288,11 +291,6 @@ class Heads:
         """The signing key; raises what :meth:`confirm` raises."""
         return self.confirm().signer
 
-    @property
-    def is_rewound(self) -> bool:
-        """Whether a comparison of this process has failed. Reads no database."""
-        return self._rewound is not None
-
     def confirm(self) -> "_Confirmed":
         """Compares the database with every written head, once in this process; later
         calls read nothing.
@@ -306,8 +304,8 @@ class Heads:
                 the signing key is missing, invalid, or not the key that the database
                 names, or the storage key of a dataset is missing.
         """
-        if self._rewound is not None:
-            raise self._rewound
+        if self.rewound is not None:
+            raise self.rewound
         confirmed = self._confirmed
         if confirmed is None:
             with self._lock:
@@ -380,7 +378,7 @@ class Heads:
         try:
             heads = folder.read_all()
         except LedgerRewound as error:
-            self._rewound = error
+            self.rewound = error
             raise
         with self._database.read() as session:
             sizes = tables.sizes(session)
@@ -409,8 +407,8 @@ class Heads:
         _log.error(
             "the ledger contradicts its written head", extra={"account_id": account_id}
         )
-        self._rewound = LedgerRewound(account_id)
-        return self._rewound
+        self.rewound = LedgerRewound(account_id)
+        return self.rewound
 
 
 @dataclass

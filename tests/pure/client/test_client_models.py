@@ -14,7 +14,6 @@ from app.services import arrow_tables
 from grovekeeper_client import models
 from grovekeeper_client.models import predict_columns, predict_rows, predict_table
 from grovekeeper_forests import limits as forest_limits
-from grovekeeper_forests.data.sanitiser import max_rows
 from tests.support.schemas import sized
 
 
@@ -90,7 +89,7 @@ def test_wide_rows_stay_below_the_limit_of_cells() -> None:
     wide = {"n": list(range(7_000)), **{f"c{n}": [None] * 7_000 for n in range(999)}}
     predict_columns(client, "md_1", wide, n_rows=7_000, schema=_schema(*wide))  # type: ignore[arg-type]
     assert sum(client.sizes) == 7_000
-    assert max(client.sizes) == max_rows(sized(1_000))
+    assert max(client.sizes) == sized(1_000).max_request_rows
 
 
 def test_rows_for_many_classes_stay_below_the_limit_of_probabilities() -> None:
@@ -104,7 +103,7 @@ def test_rows_for_many_classes_stay_below_the_limit_of_probabilities() -> None:
         by_table, "md_1", pa.table({"n": [n % 100 for n in numbers]}), schema=schema
     )  # type: ignore[arg-type]
     assert [answer["labels"] for answer in answers] == [list(map(str, numbers))] * 2
-    limit = max_rows(sized(1, 1_000))
+    limit = sized(1, 1_000).max_request_rows
     assert by_row.sizes == by_column.sizes == by_table.sizes == [limit, limit, 500]
 
 

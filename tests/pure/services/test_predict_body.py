@@ -191,10 +191,10 @@ def test_rows_times_classes_of_a_model_have_a_limit(read: Any) -> None:
 def _is_answered_at_once(
     monkeypatch: pytest.MonkeyPatch, schema: Schema, body: object
 ) -> bool:
-    monkeypatch.setattr(Predictor, "is_prepared", True)
     monkeypatch.setattr(predict.PredictingModel, "answer", lambda *_: b"an answer")
     forest: Any = SimpleNamespace(plan=SimpleNamespace(algorithm="mrf"))
     loaded = SimpleNamespace(predictor=Predictor(forest, schema))
+    loaded.predictor.is_prepared = True
     installation = SimpleNamespace(
         authority={("key", "md"): Addressed("md", "digest")},
         changed_cells=None,

@@ -423,16 +423,6 @@ def count_out_of_bounds(feature: Feature, values: NDArray[np.float64]) -> int:
     return int(np.count_nonzero((values < feature.lower) | (values > feature.upper)))
 
 
-def max_rows(schema: Schema) -> int:
-    """Most rows of a prediction request for a model: they bound its cells, and the
-    probabilities of its answer.
-    """
-    return min(
-        limits.MAX_PREDICTION_ROWS,
-        limits.MAX_PREDICTION_CELLS // max(len(schema.features), schema.n_classes),
-    )
-
-
 def sanitise_prediction_rows(
     schema: Schema, rows: Sequence[Mapping[str, object]]
 ) -> SanitisedColumns:
@@ -627,9 +617,9 @@ class RequestRows:
         elif all(map(self._names.issuperset, rows)):
             table = self._table(lambda name: [row.get(name) for row in rows], len(rows))
         # A cell has no place in a table; the other function reports or accepts it.
-        if table is None:
-            return sanitise_prediction_rows(self._schema, rows)
-        return self._bounded(table)
+        if table is not None:
+            return table
+        return sanitise_prediction_rows(self._schema, rows)
 
     def sanitise_columns(
         self, columns: Mapping[str, Sequence[object]], *, place: Place = ("columns",)
@@ -647,17 +637,12 @@ class RequestRows:
                 table = self._row({name: cells[0] for name, cells in columns.items()})
             else:
                 table = self._table(lambda name: columns.get(name, absent), n_rows)
-        if table is None:
-            cells = {name: JsonCells(values) for name, values in columns.items()}
-            return sanitise_prediction_columns(self._schema, cells, place=place)
-        return self._bounded(table)
+        if table is not None:
+            return table
+        cells = {name: JsonCells(values) for name, values in columns.items()}
+        return sanitise_prediction_columns(self._schema, cells, place=place)
 
-    def _bounded(self, table: NDArray[np.float64]) -> SanitisedTable:
-        return SanitisedTable(
-            table, bound_cells(table, self._rules), self._is_categorical
-        )
-
-    def _row(self, row: Mapping[str, object]) -> NDArray[np.float64] | None:
+    def _row(self, row: Mapping[str, object]) -> SanitisedTable | None:
         """Does what :meth:`_table` does, for one row, in half of the time."""
         if not self._names.issuperset(row):
             return None
@@ -673,14 +658,12 @@ class RequestRows:
             if not day.is_integer():  # empty, or no date
                 return None
             cells[place] = day - first_day
-        return self._numbers(cells, 1)
+        return self._bounded(cells, 1)
 
     def _table(
         self, cells_of: Callable[[str], Sequence[object]], n_rows: int
-    ) -> NDArray[np.float64] | None:
-        """Numbers and codes, float64 ``(n_features, n_rows)``; ``None`` if a type of a
-        cell is not usual.
-        """
+    ) -> SanitisedTable | None:
+        """The sanitised cells; ``None`` if a type of a cell is not usual."""
         values: list[object] = []
         for place, types in enumerate(self._types):
             cells = cells_of(self._order[place])
@@ -702,16 +685,16 @@ class RequestRows:
             if illegal in found:
                 return None
             values += found
-        return self._numbers(values, n_rows)
+        return self._bounded(values, n_rows)
 
-    def _numbers(
-        self, values: Sequence[object], n_rows: int
-    ) -> NDArray[np.float64] | None:
-        """The table of numbers and codes, column by column; ``None`` if an integer is
-        beyond the range of floats.
+    def _bounded(self, values: Sequence[object], n_rows: int) -> SanitisedTable | None:
+        """A table of numbers and codes, which are here column by column; ``None`` if an
+        integer is beyond the range of floats.
         """
         try:
             table = np.array(values, dtype=np.float64)
-            return table.reshape(len(self._order), n_rows)
         except OverflowError:
             return None
+        table = table.reshape(len(self._order), n_rows)
+        changed = bound_cells(table, self._rules)
+        return SanitisedTable(table, changed, self._is_categorical)

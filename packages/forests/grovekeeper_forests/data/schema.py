@@ -15,6 +15,7 @@ from typing import Final, Literal, TypeAlias, cast, get_args
 from grovekeeper_forests import limits
 from grovekeeper_forests.data.days import date_of, day_of
 from grovekeeper_forests.errors import ParameterInvalid, ParameterProblem
+from grovekeeper_forests.kept import kept_property
 
 FeatureType: TypeAlias = Literal["numeric", "integer", "date", "categorical"]
 _FROM_ROWS = "rounded-from-data"
@@ -226,6 +227,15 @@ class Schema:
     def n_classes(self) -> int:
         """Number of declared classes; 0 where the label is a number."""
         return len(self.label.classes)
+
+    @kept_property
+    def max_request_rows(self) -> int:
+        """Most rows of a prediction request for a model: they bound its cells, and the
+        probabilities of its answer.
+        """
+        row_cells = max(len(self.features), self.n_classes)
+        most_rows = limits.MAX_PREDICTION_CELLS // row_cells
+        return min(limits.MAX_PREDICTION_ROWS, most_rows)
 
     @property
     def feature_names(self) -> list[str]:

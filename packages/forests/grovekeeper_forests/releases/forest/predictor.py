@@ -34,6 +34,8 @@ class Predictor:
         read_outs: those that the algorithm offers, the default first; ``number`` alone
             where the label is a number.
         row_cells: cells of a row, or of its answer where these are more.
+        is_prepared: whether a prediction by the default read-out takes microseconds:
+            whether :meth:`prepare` was called, or such a prediction was made.
     """
 
     def __init__(self, forest: Forest, schema: Schema) -> None:
@@ -52,12 +54,7 @@ class Predictor:
         self._reader_names[None] = self._reader_names[self.read_outs[0]]
         self._readers: dict[str, Reader] = {}
         self._reader_bytes: dict[str, int] = {}
-
-    @property
-    def is_prepared(self) -> bool:
-        """Whether a prediction by the default read-out takes microseconds: whether
-        :meth:`prepare` was called, or such a prediction was made."""
-        return self._reader_names[None] in self._readers
+        self.is_prepared = False
 
     def prepare(self) -> None:
         """Packs the trees for the default read-out, and loads the compiled code that
@@ -167,6 +164,7 @@ class Predictor:
         bound_cells(np.empty((0, 1)), np.empty((0, 4)))
         self._reader_bytes[name] = _added_bytes(reader, self.forest)
         self._readers[name] = reader
+        self.is_prepared = self._reader_names[None] in self._readers
         return reader
 
 
