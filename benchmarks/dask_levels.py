@@ -64,7 +64,9 @@ def stored(home: Path, n_rows: int) -> PartRows:
     )
     file = row_files.sealed_rows(Directory(home), "ds_a", "ep_a", key=DATA_KEY)
     store_table(table, file, group_rows=2**17)
-    return PartRows(SCHEMA.to_json(), (file.file.local(),), [], WHOLE, DATA_KEY)
+    return PartRows(
+        SCHEMA.to_json(), (file.file.store.local(file.file.name),), [], WHOLE, DATA_KEY
+    )
 
 
 def timed(act: Callable[[], object]) -> float:

@@ -196,7 +196,7 @@ def installation_key(store: Store) -> bytes:
         key = file.read_bytes()
     except FileNotFoundError:
         # the first of several processes wins
-        with file.new(existing="keep") as written:
+        with store.new(KEY_FILE, existing="keep") as written:
             written.write(secrets.token_bytes(KEY_BYTES))
         key = file.read_bytes()
     if len(key) != KEY_BYTES:
@@ -257,7 +257,7 @@ def compare(
 
 
 def _size_bytes(file: SealedFile) -> int:
-    with file.file.open() as stored:
+    with file.file.store.open(file.file.name) as stored:
         return stored.seek(0, os.SEEK_END)
 
 

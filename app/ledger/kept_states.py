@@ -36,6 +36,9 @@ from app.ledger.tables import (
 _READ_AT_ONCE = 100
 _CHECKED_AT_ONCE = 1_000
 _OF_TRANSACTION = "ledger states"
+"""In a session, the states after entries that its transaction has written, which no
+other transaction may see.
+"""
 
 _OF_PROCESS = "states"
 _keeping = Lock()  # an LRUCache moves what is read
@@ -54,7 +57,7 @@ def state_of(session: Session, row: AccountRow) -> State:
         BalanceMismatch: the entries do not follow each other up to the head, or the
             facts in the row are not those of the first entry.
     """
-    written = _of_transaction(session).get(row.id)
+    written: State | None = session.info.get(_OF_TRANSACTION, {}).get(row.id)
     if written is not None and written.hash == row.last_hash:
         return written
     state = _kept(session, row.id)
@@ -90,7 +93,8 @@ def advance(session: Session, row: AccountRow, entry: Entry) -> State:
     to write; returns the state.
     """
     before = State(row.id) if entry.sequence == 1 else state_of(session, row)
-    state = _of_transaction(session)[row.id] = before.advanced([entry])
+    state = before.advanced([entry])
+    session.info.setdefault(_OF_TRANSACTION, {})[row.id] = state
     return state
 
 
@@ -167,14 +171,6 @@ def _size(state: State) -> int:
         _STATE_BYTES + n_items * _ITEM_BYTES + of_cells,
         limits.MAX_KEPT_STATE_BYTES // 2,
     )
-
-
-def _of_transaction(session: Session) -> dict[str, State]:
-    """The states after entries that the transaction has written, which no other
-    transaction may see.
-    """
-    states: dict[str, State] = session.info.setdefault(_OF_TRANSACTION, {})
-    return states
 
 
 @event.listens_for(Session, "after_commit")

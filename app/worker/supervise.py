@@ -332,7 +332,7 @@ class Supervisor:
 
         def show_preparation() -> None:
             # here, so that a child that has loaded already is no preparation
-            lease.show(PREPARING)
+            lease.trees_done = PREPARING
             require_wanted()
 
         CHILDREN.load(show_preparation)
@@ -453,7 +453,7 @@ class Supervisor:
         return self._shown_trees
 
     def _report(self, lease: Lease) -> None:
-        lease.show(self._trees_to_show())
+        lease.trees_done = self._trees_to_show()
         lease.require()
 
 

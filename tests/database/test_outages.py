@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 
 from app.core import limits
 from app.core.errors import LeaseLost, Unavailable
-from app.core.files import StoreUnreachable
+from app.core.files import Directory, StoreUnreachable
 from app.core.processes import Stop
 from app.db.database import Database
 from app.jobs import queue
@@ -25,9 +25,10 @@ from app.registry import models, releases
 from app.registry.tables import ReleaseRow
 from app.services.execution import charge, finished, lease, run_job, sweep
 from app.services.execution.lease import Lease
+from app.services.installation import FINISHED_FOLDER
 from app.services.jobs import show_jobs
 from app.services.jobs.task import JobTask
-from grovekeeper_common.durable_files import UNFINISHED
+from grovekeeper_common.durable_files import UNFINISHED, Existing
 from tests.support.crash_scene import OWNER, Scene
 from tests.support.databases import on_one_database
 from tests.support.job_kinds import (
@@ -417,12 +418,16 @@ def test_a_note_that_cannot_be_written_does_not_fail_the_job(
 ) -> None:
     job_id, claim = submitted_and_claimed(scene)
 
-    def full(*_: object, **__: object) -> None:
-        raise OSError("no space left on device")
+    new = Directory.new
+
+    def full(store: Directory, name: str, *, existing: Existing) -> Any:
+        if name.startswith(FINISHED_FOLDER):
+            raise OSError("no space left on device")
+        return new(store, name, existing=existing)
 
     def work(task: JobTask, _: Lease) -> None:
         perform_here(task)
-        monkeypatch.setattr("app.core.files.StoredFile.new", full)
+        monkeypatch.setattr(Directory, "new", full)
 
     run_here(scene.installation, claim, work)
     assert scene.end(job_id) == ("succeeded", None, PAID)

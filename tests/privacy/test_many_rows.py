@@ -50,7 +50,7 @@ from grovekeeper_forests.trees.tree_histograms import Assignment, LocalHistogram
 from tests.privacy.noiseless import Noiseless
 from tests.support.plans import request_for
 from tests.support.schemas import schema_of
-from tests.support.uploads import DATA_KEY
+from tests.support.uploads import DATA_KEY, path_of
 
 N_ROWS, GROUP_ROWS = 2**22, 2**17
 """The row groups are those of an upload of one column."""
@@ -192,7 +192,7 @@ def performed(
     schema: Schema = SCHEMA,
 ) -> bytes:
     part = PartRows(
-        schema.to_json(), (file.file.local(),), PARTITIONS.to_json(), WHOLE, DATA_KEY
+        schema.to_json(), (path_of(file),), PARTITIONS.to_json(), WHOLE, DATA_KEY
     )
     task = JobTask(kind, "jb_1", folder, work, n_trees, (part,), {})
     perform(task, on_tree_done=lambda: None)

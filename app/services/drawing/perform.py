@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from app.datasets import private_rows
 from app.datasets.private_rows import Selection
 from app.services.jobs.task import JobTask, PartRows, input_path
+from grovekeeper_common import durable_files
 from grovekeeper_forests.data.coded_rows import (
     CodeRequest,
     ColumnRequest,
@@ -64,7 +65,7 @@ def perform(task: JobTask, *, on_tree_done: Callable[[], None]) -> None:
             _reader(task, stack),
         )
         output = draw(job)
-    task.write_output(output)
+    durable_files.write(task.output_path, output)
 
 
 class Reader(Protocol):

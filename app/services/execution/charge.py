@@ -4,7 +4,6 @@ of its task.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -92,8 +91,12 @@ def charge_claimed(installation: Installation, claim: Claim) -> JobTask:
         require_paid(session, row, planned)
         reservations.charge_job(session, row.id, actor=WORKER)
         row.charged_at = charged_at = installation.database.now(session)
-        # after the charge, which has locked the accounts; a refusal rolls it back
-        _require_open(session, row, at=charged_at)
+        # after the charge, which has locked the accounts, as a change of their rules
+        # does; a refusal rolls the charge back
+        closed = rules.closed_accounts(session, at=charged_at)
+        for part in row.parts:
+            if part.dataset in closed:
+                raise Frozen(part.dataset, part.dataset_name)
         notices.job_changed(session, row, notices.JOB_STARTED, at=charged_at)
         return _task(installation, session, row)
 
@@ -322,16 +325,6 @@ def _terms(dataset: Dataset, price: Mapping[str, Any]) -> Terms:
         dataset.adjacency,
         dataset.max_rows,
     )
-
-
-def _require_open(session: Session, row: JobRow, *, at: datetime) -> None:
-    """Checks the rules under the locks of the job's accounts, which a change of rules
-    takes, too.
-    """
-    closed = rules.closed_accounts(session, at=at)
-    for part in row.parts:
-        if part.dataset in closed:
-            raise Frozen(part.dataset, part.dataset_name)
 
 
 def _task(installation: Installation, session: Session, row: JobRow) -> JobTask:

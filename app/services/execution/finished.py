@@ -15,7 +15,6 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from app.core.files import StoredFile
 from app.jobs.queue import Claim
 from app.jobs.states import JobState
 from app.jobs.tables import JobRow
@@ -48,7 +47,7 @@ def note(installation: Installation, claim: Claim, output: Output) -> None:
     """
     text = json.dumps({"token": claim.token, "output": vars(output)})
     try:
-        with _file(installation, claim.job_id).new(existing="replace") as file:
+        with installation.files.new(_name(claim.job_id), existing="replace") as file:
             file.write(text.encode("utf-8"))
     except OSError:
         _log.warning(
@@ -63,7 +62,8 @@ def read(installation: Installation, job_id: str) -> Note | None:
         OSError: the store does not answer.
     """
     try:
-        return Note.from_json(json.loads(_file(installation, job_id).read_bytes()))
+        with installation.files.open(_name(job_id)) as file:
+            return Note.from_json(json.loads(file.read()))
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError):  # of another version
@@ -88,7 +88,7 @@ def erase_unfinished(installation: Installation, *, before: datetime) -> None:
 def forget(installation: Installation, job_id: str) -> None:
     """Removes the note of a job that has ended. A note that stays is removed later."""
     try:
-        _file(installation, job_id).delete()
+        installation.files.delete(_name(job_id))
     except OSError:
         _log.warning(
             "the note of an output stays until a later sweep", extra={"job_id": job_id}
@@ -101,5 +101,5 @@ def register(session: Session, row: JobRow, output: Output, *, at: datetime) -> 
     notices.end_job(session, row, state=JobState.SUCCEEDED, reason=None, at=at)
 
 
-def _file(installation: Installation, job_id: str) -> StoredFile:
-    return StoredFile(installation.files, f"{FINISHED_FOLDER}/{job_id}{_ENDING}")
+def _name(job_id: str) -> str:
+    return f"{FINISHED_FOLDER}/{job_id}{_ENDING}"

@@ -72,12 +72,15 @@ class Lease:
     thread tries again: what a charged job spent stays spent. The token of the claim
     keeps out a job that another process has ended meanwhile, so the last transaction
     notices a lost lease, too.
+
+    Attributes:
+        trees_done: the progress that the next extension stores; public.
     """
 
     def __init__(self, installation: Installation, claim: Claim) -> None:
         self._installation = installation
         self._claim = claim
-        self._trees_done = self._stored_trees = 0
+        self.trees_done = self._stored_trees = 0
         self._lost = threading.Event()
         self._ended = threading.Event()
         self._thread = threading.Thread(
@@ -97,10 +100,6 @@ class Lease:
     def __exit__(self, *_: object) -> None:
         self._ended.set()
         self._thread.join()
-
-    def show(self, trees_done: int) -> None:
-        """Sets the progress that the next extension stores; public."""
-        self._trees_done = trees_done
 
     def require(self) -> None:
         """Checks the lease as the last extension found it.
@@ -135,14 +134,14 @@ class Lease:
         interval_s = min(self._installation.settings.lease_ttl_s / 4, _MOST_S)
         extended_at = time.monotonic()
         while not (self._lost.is_set() or self._ended.wait(min(_NEWS_S, interval_s))):
-            has_news = self._trees_done != self._stored_trees
+            has_news = self.trees_done != self._stored_trees
             if has_news or time.monotonic() - extended_at >= interval_s:
                 self._extend()
                 extended_at = time.monotonic()
 
     def _extend(self) -> None:
         # read once: the main thread may set a newer number while this one is stored
-        trees_done = self._trees_done
+        trees_done = self.trees_done
         try:
             heartbeat(self._installation, self._claim, trees_done=trees_done)
             self._stored_trees = trees_done

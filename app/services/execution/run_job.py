@@ -58,11 +58,12 @@ from app.services.execution.charge import (
 from app.services.execution.lease import CannotRun, Lease, Stopped
 from app.services.installation import Installation
 from app.services.jobs import notices
-from app.services.jobs.task import JobTask, Needs, PartRows, input_path
+from app.services.jobs.task import JobTask, Needs, input_path
 from app.services.releases.contract import OutputInvalid
-from app.services.releases.kinds import kind_of, known_work
+from app.services.releases.kinds import KINDS, kind_of
 from app.services.releases.outputs import Output, keep
 from grovekeeper_common import durable_files
+from grovekeeper_forests import catalogue
 from grovekeeper_forests.errors import GrovekeeperError
 
 Load: TypeAlias = Callable[[Lease, Needs], None]
@@ -129,7 +130,7 @@ def claim_next(installation: Installation) -> Claim | None:
     algorithms that this version does not know: a newer worker takes them.
     """
     database = installation.database
-    known = known_work()
+    known = frozenset((*KINDS, *catalogue.BY_SLUG))
     # A read first: most looks find no job, and a write transaction would take the one
     # writer of SQLite from requests.
     with database.read() as session:
@@ -222,7 +223,9 @@ def _charged(
     try:
         if not _lay_out_inputs(installation, claim, lease):
             return None
-        _bring_rows(installation, claim, lease, stop=stop)
+        lease.wait_for(
+            partial(_authenticate_rows, installation, claim), stopping=stop.begun
+        )
         needs = _needs(installation, claim)
         _require_room(installation, claim, lease, needs.output_bytes, stop=stop)
         # The child is up before the charge, and the charge is committed before the child
@@ -367,17 +370,6 @@ def _put_back(
         requeue(row)
 
 
-def _bring_rows(
-    installation: Installation, claim: Claim, lease: Lease, *, stop: Stop
-) -> None:
-    try:
-        lease.wait_for(
-            partial(_authenticate_rows, installation, claim), stopping=stop.begun
-        )
-    except OSError:  # nothing was charged
-        raise CannotRun(PutBack.ROWS_ABSENT) from None
-
-
 def _authenticate_rows(installation: Installation, claim: Claim) -> None:
     """Copies the files of a job's rows to this machine, unless they are on it, and
     authenticates every byte of them.
@@ -389,7 +381,7 @@ def _authenticate_rows(installation: Installation, claim: Claim) -> None:
     Files that a cluster reads are only looked up, too.
 
     Raises:
-        OSError: a file cannot be read now.
+        CannotRun: a file cannot be read now.
         SealBroken: a file is damaged, or another file has its name.
     """
     with installation.database.read() as session:
@@ -424,12 +416,13 @@ def _authenticate_rows(installation: Installation, claim: Claim) -> None:
                 },
             )
             raise
-        except FileNotFoundError:
-            _log.error(
-                "a job waits, uncharged: a file of its rows is absent; bring the file back, or cancel the job",
-                extra={"job_id": claim.job_id, "dataset_id": part.dataset},
-            )
-            raise
+        except OSError as error:  # nothing was charged
+            if isinstance(error, FileNotFoundError):
+                _log.error(
+                    "a job waits, uncharged: a file of its rows is absent; bring the file back, or cancel the job",
+                    extra={"job_id": claim.job_id, "dataset_id": part.dataset},
+                )
+            raise CannotRun(PutBack.ROWS_ABSENT) from None
 
 
 def _require_room(
@@ -478,25 +471,18 @@ def located(
     """
     if task.cluster is not None and not isinstance(installation.files, Directory):
         return task
-    return replace(
-        task,
-        parts=tuple(
-            _located(installation, part, stop=stop or Stop()) for part in task.parts
-        ),
-    )
-
-
-def _located(installation: Installation, part: PartRows, *, stop: Stop) -> PartRows:
-    local = installation.files.local
-    try:
-        paths = tuple(
-            _answer(partial(local, name.as_posix()), stop=stop)
-            for name in part.row_files
-        )
-    except OSError:
-        _log.warning("the rows of a charged job cannot be read")
-        return part
-    return replace(part, row_files=paths)
+    parts = []
+    for part in task.parts:
+        paths = []
+        try:
+            for name in part.row_files:
+                local = partial(installation.files.local, name.as_posix())
+                paths.append(_answer(local, stop=stop or Stop()))
+            parts.append(replace(part, row_files=tuple(paths)))
+        except OSError:
+            _log.warning("the rows of a charged job cannot be read")
+            parts.append(part)
+    return replace(task, parts=tuple(parts))
 
 
 def _run_and_end(
@@ -516,7 +502,7 @@ def _run_and_end(
             partial(located, installation, task, stop=stop), stopping=stop.now
         )
         run(local_task, lease)
-        lease.show(task.n_trees)
+        lease.trees_done = task.n_trees
         # Without a name here, which would keep the bytes in memory through an outage.
         output = _answer(
             partial(keep, installation, task, task.output_path.read_bytes()), stop=stop

@@ -9,7 +9,6 @@ from typing import Any
 
 from app.core.dask_cluster import DaskCluster
 from app.core.sealed_files import DataKey, SealedFile
-from grovekeeper_common import durable_files
 from grovekeeper_forests.data.schema import Schema
 from grovekeeper_forests.privacy.scope import Scope
 
@@ -143,10 +142,6 @@ class JobTask:
     def output_path(self) -> Path:
         """The path of the child's release; the file is complete or absent."""
         return self.folder / OUTPUT
-
-    def write_output(self, data: bytes) -> None:
-        """Writes the child's release durably: completely or not at all."""
-        durable_files.write(self.output_path, data)
 
     def to_text(self) -> str:
         """One line of JSON, for the child's standard input."""

@@ -8,7 +8,6 @@ from app.services.releases.evaluations import EvaluationKind
 from app.services.releases.profiles import ProfileKind
 from app.services.releases.statistics import StatisticsKind
 from app.services.releases.training import TrainKind
-from grovekeeper_forests import catalogue
 from grovekeeper_forests.releases.names import (
     EVALUATION,
     MODEL,
@@ -32,10 +31,3 @@ drawn: ``DRAW`` in :mod:`app.services.drawing.perform`.
 def kind_of(name: str) -> ReleaseKind:
     """A kind. Jobs of unknown kinds are not claimed."""
     return KINDS[name]
-
-
-def known_work() -> frozenset[str]:
-    """The names of the kinds and algorithms whose jobs this version can run; a newer
-    version may queue others.
-    """
-    return frozenset((*KINDS, *catalogue.BY_SLUG))

@@ -10,7 +10,7 @@ from. Leaves release noisy counts of every class, or one label.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from types import MappingProxyType
@@ -186,9 +186,9 @@ class TreePrice:
                 over,
                 (Part(times=1, event=Sequential(levels)), Part(times=1, event=leaves)),
             ) if over == _APART:
-                return cls(_read(levels), leaves, apart=True)
+                return cls(tuple(map(_selections, levels)), leaves, apart=True)
             case Sequential((*levels, Part(times=1, event=leaves))):
-                return cls(_read(levels), leaves)
+                return cls(tuple(map(_selections, levels)), leaves)
         raise UnknownPrivacyEvent("not the event of a forest of trees")
 
 
@@ -208,7 +208,7 @@ def levels_of(forest: Event) -> Levels:
     """
     tree = tree_event(forest)
     if isinstance(tree, Sequential):
-        return _read(tree.parts)
+        return tuple(map(_selections, tree.parts))
     raise UnknownPrivacyEvent("not the event of the structure of trees")
 
 
@@ -226,12 +226,8 @@ def _selections_of_a_tree(levels: Levels) -> Sequential:
     return Sequential(tuple(parts))
 
 
-def _read(levels: Sequence[Part]) -> Levels:
-    return tuple(_selections(level.event) for level in levels)
-
-
-def _selections(level: Event) -> tuple[Selection, ...]:
-    node = tree_event(level)
+def _selections(level: Part) -> tuple[Selection, ...]:
+    node = tree_event(level.event)
     if isinstance(node, Sequential):
         parts = [part.event for part in node.parts]
     else:

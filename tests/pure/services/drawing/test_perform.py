@@ -15,6 +15,7 @@ from app.core.sealed_files import DataKey
 from app.datasets import private_rows
 from app.services.drawing import perform as service
 from app.services.jobs.task import JobTask, PartRows, input_path
+from grovekeeper_common import durable_files
 from grovekeeper_forests import catalogue
 from grovekeeper_forests.data.schema import Schema
 from grovekeeper_forests.privacy.calibration import Terms
@@ -80,9 +81,9 @@ def reads(
         forest_draw, "only_answer_in_words", lambda _forest, _schema, rows: f"of {rows}"
     )
     monkeypatch.setattr(
-        JobTask,
-        "write_output",
-        lambda _task, artifact: seen.append(json.loads(artifact)),
+        durable_files,
+        "write",
+        lambda _path, artifact: seen.append(json.loads(artifact)),
     )
     task = JobTask(
         kind="train", job_id="jb_1", folder=Path("folder"), work={"plan": {}}, n_trees=1, parts=parts,

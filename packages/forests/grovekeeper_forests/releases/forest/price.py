@@ -3,7 +3,7 @@
 A plan follows from the request and the public schema alone.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -147,7 +147,10 @@ def plan(request: PlanRequest, schema: Schema) -> Plan:
             is_number=schema.label.is_number,
         ),
     )
-    if any(mechanism.adjacency is not terms.adjacency for terms in _paying(request)):
+    if any(
+        mechanism.adjacency is not terms.adjacency
+        for terms in filter(None, (request.terms, request.unlabelled))
+    ):
         warnings = (_TWO_STEPS, *warnings)
     if request.profile is not None and int(settled["max_depth"]) == 0:
         warnings = (*warnings, _NO_SPLITS)
@@ -192,7 +195,7 @@ def _facts_for(
         raise ParameterInvalid.named(
             SECOND_PART, "required" if needs_two else "not-for-this-algorithm"
         )
-    for terms in _paying(request):
+    for terms in filter(None, (request.terms, request.unlabelled)):
         if terms.accountant not in mechanism.accountants:
             raise AccountantMismatch(terms.accountant, mechanism.accountants)
     facts = public_facts(
@@ -208,12 +211,6 @@ def _facts_for(
     except ParameterInvalid as invalid:
         raise invalid.inside(SECOND_PART) from None
     return replace(facts, unlabelled=replace(of_unlabelled, profile=facts.profile))
-
-
-def _paying(request: PlanRequest) -> Iterator[Terms]:
-    yield request.terms
-    if request.unlabelled is not None:
-        yield request.unlabelled
 
 
 def _unlabelled_plan(
