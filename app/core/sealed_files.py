@@ -355,7 +355,7 @@ class Reader(SeekableReader):
     def __init__(self, file: BinaryIO, key: DataKey, *, name: str = "") -> None:
         self._file = file
         file.seek(0)
-        self._seal = _Seal.of(file.read(HEADER_BYTES), key, name)
+        self._seal = _Seal(file.read(HEADER_BYTES), key, name)
         n_sealed = file.seek(0, os.SEEK_END) - HEADER_BYTES
         self._n_chunks = -(-n_sealed // _STRIDE)
         super().__init__(n_sealed - self._n_chunks * TAG_BYTES)
@@ -449,9 +449,17 @@ class Spool:
 
 
 class _Seal:
-    """The header of a file, and the key that its chunks are encrypted with."""
+    """The header of a file, and the key that its chunks are encrypted with.
+
+    Raises:
+        SealBroken: the header is of no known form, or of another key.
+    """
 
     def __init__(self, header: bytes, key: DataKey, name: str) -> None:
+        key_id = _key_id(key)
+        known = (_PREFIX + key_id, _UNNAMED_PREFIX + key_id)
+        if len(header) != HEADER_BYTES or not header.startswith(known):
+            raise SealBroken
         self.header = header
         purpose = _UNNAMED_FILE_KEY
         if header.startswith(_PREFIX):
@@ -462,13 +470,6 @@ class _Seal:
     def new(cls, key: DataKey, name: str) -> "_Seal":
         file_id = secrets.token_bytes(FILE_ID_BYTES)
         return cls(_PREFIX + _key_id(key) + file_id, key, name)
-
-    @classmethod
-    def of(cls, header: bytes, key: DataKey, name: str) -> "_Seal":
-        known = (_PREFIX + _key_id(key), _UNNAMED_PREFIX + _key_id(key))
-        if len(header) != HEADER_BYTES or not header.startswith(known):
-            raise SealBroken
-        return cls(header, key, name)
 
     def encrypted(
         self, text: bytearray | memoryview, index: int, *, is_last: bool

@@ -79,6 +79,9 @@ class CodeReader:
         file: from :func:`file_of`, or ``None`` if there are no codes.
         group_rows: number of rows of every row group.
         n_bits: see :func:`grovekeeper_forests.data.coded_rows.code_bits`.
+
+    Attributes:
+        has_codes: whether there are codes to read.
     """
 
     def __init__(
@@ -92,7 +95,9 @@ class CodeReader:
         self._n_columns = n_columns
         self._group_rows = group_rows
         self._n_bits = n_bits
-        group_bytes = [n_columns * self._row_bytes(n_rows) for n_rows in group_rows]
+        # whole bytes for the bits of a column
+        column_bytes = [-(-n_rows * n_bits // 8) for n_rows in group_rows]
+        group_bytes = [n_columns * n_bytes for n_bytes in column_bytes]
         self._ends = [0, *accumulate(group_bytes)]
         self._reader: Reader | None = None
         if file is not None:
@@ -101,14 +106,7 @@ class CodeReader:
         # of another layout
         if self._reader is not None and self._reader.size != self._ends[-1]:
             self.close()
-
-    def _row_bytes(self, n_rows: int) -> int:
-        return -(-n_rows * self._n_bits // 8)
-
-    @property
-    def has_codes(self) -> bool:
-        """Whether there are codes to read."""
-        return self._reader is not None
+        self.has_codes = self._reader is not None
 
     def read(self, group: int) -> CodedBlock | None:
         """PRIVATE codes of a row group; ``None`` if there are none."""

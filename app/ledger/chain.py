@@ -20,7 +20,6 @@ from app.ledger.tables import (
     AccountRow,
     Entry,
     EntryKind,
-    ReservationRow,
 )
 from grovekeeper_forests.privacy import accountants
 from grovekeeper_forests.privacy.scope import Scope
@@ -43,25 +42,6 @@ class NewEntry:
     event: dict[str, Any] | None = None
     job_id: str | None = None
     details: dict[str, Any] | None = None
-
-
-def of_reservation(
-    kind: EntryKind, reservation: ReservationRow, *, actor: str
-) -> NewEntry:
-    """The entry of one step of a reservation: every step repeats its amount, scope,
-    event, job and details.
-
-    The reservation's id links the entries of an external mechanism, which has no job.
-    """
-    return NewEntry(
-        kind,
-        reservation.amount,
-        actor=actor,
-        scope=reservation.scope,
-        event=reservation.event,
-        job_id=reservation.job_id or reservation.id,
-        details=reservation.details,
-    )
 
 
 def append(

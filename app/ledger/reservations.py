@@ -491,7 +491,17 @@ def _end_reservation(
     if not _is_as_reserved(session, row, reservation):
         raise mismatch(row.id, "reservation")
     reservation.state = end
-    new_entry = chain.of_reservation(kind, reservation, actor=actor)
+    # every step of a reservation repeats its content
+    new_entry = NewEntry(
+        kind,
+        reservation.amount,
+        actor=actor,
+        scope=reservation.scope,
+        event=reservation.event,
+        # links the entries of an external mechanism, which has no job
+        job_id=reservation.job_id or reservation.id,
+        details=reservation.details,
+    )
     locked = {}
     if kind is not EntryKind.CHARGE:
         locked = populations.locked_rows(session, [row.id])

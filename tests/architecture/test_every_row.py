@@ -61,8 +61,8 @@ REASONS: dict[str, dict[tuple[str, str], str]] = {
     "app/datasets/code_files.py": {
         ("file_of", "digest.hex()[:16]"): BYTES,
         (
-            "CodeReader._row_bytes",
-            "-n_rows * self._n_bits // 8",
+            "CodeReader.__init__",
+            "-n_rows * n_bits // 8",
         ): "bytes of the codes of a row group, rounded up",
         ("CodeReader.read", "self._n_bits // 8"): BYTES,
         (

@@ -34,8 +34,8 @@ from app.registry import releases
 from app.services.installation import Installation
 from app.services.jobs import notices
 from app.services.jobs.task import JobTask, PartRows
+from app.services.releases import kinds
 from app.services.releases.contract import StoredPlan, events_of
-from app.services.releases.kinds import kind_of
 from grovekeeper_forests.contract.plan import PlanInvalid
 from grovekeeper_forests.errors import GrovekeeperError
 from grovekeeper_forests.privacy import accountants, events
@@ -151,7 +151,7 @@ def _planned_before(installation: Installation, claim: Claim) -> StoredPlan | No
             row = queue.job(session, claim.job_id)
             datasets = [catalog.find(session, part.dataset) for part in row.parts]
             stored = _stored_plan(row, datasets)
-        if kind_of(stored.kind).is_planned(stored):
+        if kinds.KINDS[stored.kind].is_planned(stored):
             return stored
         return None
     except (
@@ -248,7 +248,7 @@ def _is_paid(
     if shown != (datasets[0].id, datasets[0].name, n_trees):
         return False
     stored = _stored_plan(row, datasets)
-    is_planned = stored == planned or kind_of(row.kind).is_planned(stored)
+    is_planned = stored == planned or kinds.KINDS[row.kind].is_planned(stored)
     return is_planned and _reads_named_models(session, row)
 
 
@@ -256,7 +256,7 @@ def _reads_named_models(session: Session, row: JobRow) -> bool:
     """Whether the files that a job reads beside rows are those of the models that it
     names.
     """
-    named = kind_of(row.kind).inputs(row.task["work"])
+    named = kinds.KINDS[row.kind].inputs(row.task["work"])
     are_distinct = len({model_id for model_id, _ in named}) == len(named)
     return are_distinct and all(
         releases.find(session, MODEL, model_id).digest == digest
@@ -338,7 +338,7 @@ def _task(installation: Installation, session: Session, row: JobRow) -> JobTask:
         work=row.task["work"],
         n_trees=row.n_trees,
         parts=tuple(_rows(installation, session, part) for part in row.parts),
-        metadata=kind_of(row.kind).public_facts(session, row),
+        metadata=kinds.KINDS[row.kind].public_facts(session, row),
         cluster=cluster_of(installation, session, row),
     )
 
@@ -366,7 +366,7 @@ def planned_bytes(session: Session, row: JobRow) -> int:
     Raises:
         TaskNotPaid: the stored plan is not a plan of this service.
     """
-    kind = kind_of(row.kind)
+    kind = kinds.KINDS[row.kind]
     if not kind.is_file:  # bodies are small and go to the database
         return 0
     declared = catalog.find(session, row.dataset_id).living().schema
@@ -383,7 +383,7 @@ def cluster_of(
     """The Dask cluster that reads the rows of a job: for releases of sums over rows, on
     datasets whose declared, public size is at least that of the setting.
     """
-    if not kind_of(row.kind).needs_sums_alone(row.algorithm):
+    if not kinds.KINDS[row.kind].needs_sums_alone(row.algorithm):
         return None
     # The declared size and never the number of rows, which is private: who reads the
     # rows shows in times and in logs.

@@ -59,8 +59,8 @@ from app.services.execution.lease import CannotRun, Lease, Stopped
 from app.services.installation import Installation
 from app.services.jobs import notices
 from app.services.jobs.task import JobTask, Needs, input_path
+from app.services.releases import kinds
 from app.services.releases.contract import OutputInvalid
-from app.services.releases.kinds import KINDS, kind_of
 from app.services.releases.outputs import Output, keep
 from grovekeeper_common import durable_files
 from grovekeeper_forests import catalogue
@@ -130,7 +130,7 @@ def claim_next(installation: Installation) -> Claim | None:
     algorithms that this version does not know: a newer worker takes them.
     """
     database = installation.database
-    known = frozenset((*KINDS, *catalogue.BY_SLUG))
+    known = frozenset((*kinds.KINDS, *catalogue.BY_SLUG))
     # A read first: most looks find no job, and a write transaction would take the one
     # writer of SQLite from requests.
     with database.read() as session:
@@ -298,7 +298,9 @@ def _lay_out_inputs(installation: Installation, claim: Claim, lease: Lease) -> b
     """
     with installation.database.read() as session:
         row = queue.job(session, claim.job_id)
-        digests = [digest for _, digest in kind_of(row.kind).inputs(row.task["work"])]
+        digests = [
+            digest for _, digest in kinds.KINDS[row.kind].inputs(row.task["work"])
+        ]
     folder = installation.job_folder(claim.job_id)
     try:
         _try_to_write(folder)

@@ -93,7 +93,7 @@ def tidy_jobs(installation: Installation) -> None:
         if row is not None and _was_cancelled(row, after=left_since):
             continue
         # A folder without a job may be that of a database restored from a backup.
-        if row is None or (row.kind in kinds.KINDS and kinds.kind_of(row.kind).is_file):
+        if row is None or (row.kind in kinds.KINDS and kinds.KINDS[row.kind].is_file):
             _remove_unregistered(installation, job_folder)
         shutil.rmtree(job_folder, ignore_errors=True)
 

@@ -23,11 +23,7 @@ KINDS: Mapping[str, ReleaseKind] = MappingProxyType(
         STATISTICS: StatisticsKind(),
     }
 )
-"""Every kind by the name that the rows of its jobs and releases store. How each is
-drawn: ``DRAW`` in :mod:`app.services.drawing.perform`.
+"""Every kind by the name that the rows of its jobs and releases store; jobs of unknown
+kinds are not claimed. How each is drawn: ``DRAW`` in
+:mod:`app.services.drawing.perform`.
 """
-
-
-def kind_of(name: str) -> ReleaseKind:
-    """A kind. Jobs of unknown kinds are not claimed."""
-    return KINDS[name]

@@ -12,7 +12,7 @@ from app.registry import releases
 from app.registry.tables import ReleaseRow
 from app.services.installation import Installation
 from app.services.jobs.task import JobTask
-from app.services.releases.kinds import kind_of
+from app.services.releases import kinds
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def keep(installation: Installation, task: JobTask, data: bytes) -> Output:
         OutputInvalid: the bytes are not a release of the job's kind.
         OSError: the output could not be stored.
     """
-    kind = kind_of(task.kind)
+    kind = kinds.KINDS[task.kind]
     body = kind.body(task, data)
     if kind.is_file:
         return Output(digest=installation.store.put(data), size_bytes=len(data))
@@ -66,7 +66,7 @@ def register(session: Session, row: JobRow, output: Output) -> None:
     """Adds the row of the release and names it in the job, on the transaction that ends
     the job.
     """
-    kind = kind_of(row.kind)
+    kind = kinds.KINDS[row.kind]
     release = ReleaseRow(
         id=stamps.new(kind.prefix),
         kind=row.kind,

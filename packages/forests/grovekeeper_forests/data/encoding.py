@@ -308,9 +308,10 @@ class Encoding:
         declared = tuple(self.schema.features[feature] for feature in features)
         edges = tuple(self.edges[feature] for feature in features)
         smaller = Encoding.with_edges(replace(self.schema, features=declared), edges)
-        smaller = smaller.paired(
-            tuple((place[first], place[second]) for first, second in chosen)
-        )
+        if chosen:
+            smaller = smaller.paired(
+                tuple((place[first], place[second]) for first, second in chosen)
+            )
         numbers = dict(place)
         for position, pair in enumerate(chosen):
             for part in range(COLUMNS_PER_PAIR):

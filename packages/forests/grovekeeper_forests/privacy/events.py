@@ -341,11 +341,13 @@ def _read_leaf(leaf: _LeafType, members: Mapping[object, object]) -> Event:
     if set(members) != set(names):
         raise UnknownPrivacyEvent("a leaf of an event has other fields than its type")
     adjacency, sensitivity, scale, size = (members[name] for name in names)
+    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        raise ValueError("a count is a positive integer")
     return leaf(
         Adjacency(str(adjacency)),
         _fraction(sensitivity),
         _fraction(scale),
-        _count(size),
+        size,
     )
 
 
@@ -356,9 +358,3 @@ def _fraction(value: object) -> Fraction:
     if fraction < 0 or str(fraction) != value:
         raise ValueError("a fraction is non-negative and in lowest terms")
     return fraction
-
-
-def _count(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError("a count is a positive integer")
-    return value

@@ -32,9 +32,6 @@ _KINDS = {
     "zcdp": "zero-concentrated differential privacy",
     "gdp": "Gaussian differential privacy",
 }
-_SEVERAL_ROWS = (
-    "For all of the at most {rows} rows of one unit together: {symbol} {total}."
-)
 
 
 @dataclass(frozen=True)
@@ -44,29 +41,29 @@ class _AccountWords:
     """
 
     accountant: Accountant
+    symbol: str
     adjacency: Adjacency
 
-    @property
-    def symbol(self) -> str:
-        return amounts.SYMBOLS[self.accountant.UNIT]
-
-    def loss(self, event: Event) -> Fraction:
-        return self.accountant.loss(event, adjacency=self.adjacency)
+    def loss(self, event: Event, *, rows: int = 1) -> str:
+        """The loss of an event for so many rows of one unit: exactly as ``ε = 0.5``, or
+        rounded up to six significant digits as ``ε ≤ 0.333334``.
+        """
+        of_row = self.accountant.loss(event, adjacency=self.adjacency)
+        loss = self.accountant.group(rows) * of_row
+        shown = rounded(loss, up=True)
+        sign = "=" if shown == loss else "≤"
+        return f"{self.symbol} {sign} {amounts.to_text(shown)}"
 
     def total(self, event: Event) -> str:
-        name, symbol, figure = (
-            self.accountant.NAME,
-            self.symbol,
-            _figure(self.loss(event)),
-        )
+        name, symbol = self.accountant.NAME, self.symbol
         is_label = self.adjacency is Adjacency.LABEL
         if name == "pure":
             change = "changing one label" if is_label else "adding or removing one row"
-            loss = f"{change} changes the chance of any outcome by a factor of at most e^ε, ε {figure}"
+            loss = f"{change} changes the chance of any outcome by a factor of at most e^ε, {self.loss(event)}"
             replaced, two_steps = "replacing one row, by twice that ε", "twice their ε"
         else:
             change = "one label changes" if is_label else "one row is added or removed"
-            loss = f"{symbol} {figure} of {_KINDS[name]} where {change}"
+            loss = f"{self.loss(event)} of {_KINDS[name]} where {change}"
             replaced, two_steps = (
                 f"four times that {symbol} where one is replaced",
                 f"four times their {symbol}",
@@ -80,8 +77,8 @@ class _AccountWords:
         return f"{_TOTAL}{loss}.{_LABELS_ONLY}{'' if _is_stated_under(event, self.adjacency) else steps}"
 
     def together(self, event: Event, rows: int) -> str:
-        total = _figure(self.accountant.group(rows) * self.loss(event))
-        return _SEVERAL_ROWS.format(rows=rows, symbol=self.symbol, total=total)
+        total = self.loss(event, rows=rows)
+        return f"For all of the at most {rows} rows of one unit together: {total}."
 
 
 def in_words(
@@ -102,7 +99,8 @@ def in_words(
     Raises:
         UnknownPrivacyEvent: an event without a proven bound on such an account.
     """
-    words = _AccountWords(accountants.by_name(accountant), adjacency)
+    unit = accountants.by_name(accountant)
+    words = _AccountWords(unit, amounts.SYMBOLS[unit.UNIT], adjacency)
     lines = [*_lines(Part(1, event), words, depth=0), words.total(event)]
     return "\n".join(
         lines if max_rows == 1 else [*lines, words.together(event, max_rows)]
@@ -111,7 +109,7 @@ def in_words(
 
 def _lines(part: Part, words: _AccountWords, *, depth: int) -> list[str]:
     margin, times = _INDENT * depth, "" if part.times == 1 else f"{part.times} × "
-    cost = f"{words.symbol} {_figure(words.loss(part.event))}"
+    cost = words.loss(part.event)
     match part.event:
         case Sequential(parts):
             how = "one after another, so that losses add up"
@@ -181,15 +179,6 @@ def _is_stated_under(event: Event, adjacency: Adjacency) -> bool:
     if isinstance(event, Sequential | Parallel):
         return all(_is_stated_under(part.event, adjacency) for part in event.parts)
     return event.adjacency is adjacency
-
-
-def _figure(value: Fraction) -> str:
-    """Formats a number: exactly as ``= 0.5``, or rounded up to six significant digits
-    as ``≤ 0.333334``.
-    """
-    shown = rounded(value, up=True)
-    sign = "=" if shown == value else "≤"
-    return f"{sign} {amounts.to_text(shown)}"
 
 
 def _plain(value: Fraction) -> str:
