@@ -199,13 +199,14 @@ class PredictingModel(msgspec.Struct, frozen=True):
     def predict(self, columns: SanitisedColumns, *, read_out: str | None) -> Predicted:
         """Predicts sanitised rows."""
         schema = self.predictor.schema
+        values = self.predictor.read(columns, read_out=read_out)
         probabilities = None
         codes: NDArray[np.int32] | NDArray[np.float64]
         if schema.label.is_number:
             # a number has no probabilities that a label would be chosen by
-            codes = self.predictor.numbers(columns, read_out=read_out)
+            codes = values[:, 0]
         else:
-            probabilities = self.predictor.probabilities(columns, read_out=read_out)
+            probabilities = values
             codes = self.predictor.labels(probabilities, read_out=read_out)
         changed = _UNCHANGED
         if columns.changed is not None:

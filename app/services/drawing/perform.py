@@ -51,18 +51,22 @@ DRAW: Mapping[str, Draw] = MappingProxyType(
 def perform(task: JobTask, *, on_tree_done: Callable[[], None]) -> None:
     """Draws the release of a job once, and writes it to the task's folder.
 
+    Reads the rows in this process, or by the workers of a Dask cluster.
+
     Raises:
         KeyError: the task names no kind of release.
     """
     draw = DRAW[task.kind]
+    reader: Reader = _ReaderHere()
     with ExitStack() as stack:
+        if task.cluster is not None:
+            # the extra, which jobs in this process do not need
+            from app.services.drawing import dask_fleet
+
+            workers = dask_fleet.Connection.to(task.cluster, task.job_id)
+            reader = stack.enter_context(workers)
         job = ChargedJob(
-            task,
-            task.work,
-            task.metadata,
-            SystemRandomness(),
-            on_tree_done,
-            _reader(task, stack),
+            task, task.work, task.metadata, SystemRandomness(), on_tree_done, reader
         )
         output = draw(job)
     durable_files.write(task.output_path, output)
@@ -82,18 +86,6 @@ class Reader(Protocol):
         self, part: PartRows, request: ColumnRequest, *, keep_unlabelled: bool
     ) -> Parts:
         """The PRIVATE rows by their values in some columns."""
-
-
-def _reader(task: JobTask, stack: ExitStack) -> Reader:
-    """Reads rows in this process, or by the workers of a Dask cluster while ``stack``
-    is open.
-    """
-    if task.cluster is None:
-        return _ReaderHere()
-    # the extra, which jobs in this process do not need
-    from app.services.drawing import dask_fleet
-
-    return stack.enter_context(dask_fleet.Connection.to(task.cluster, task.job_id))
 
 
 class _ReaderHere:

@@ -37,8 +37,18 @@ class Note:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> "Note":
-        """Inverse of what :func:`note` writes."""
-        return cls(value["token"], Output(**value["output"]))
+        """Inverse of what :func:`note` writes.
+
+        Raises ``ValueError`` unless the output is a file or a body: the note may be of
+        another version.
+        """
+        output = Output(**value["output"])
+        is_file = output.digest is not None
+        if is_file is (output.size_bytes is None) or is_file is not (
+            output.body is None
+        ):
+            raise ValueError("an output is a file or a body")
+        return cls(value["token"], output)
 
 
 def note(installation: Installation, claim: Claim, output: Output) -> None:

@@ -33,15 +33,6 @@ class Output:
     size_bytes: int | None = None
     body: Mapping[str, Any] | None = None
 
-    def __post_init__(self) -> None:
-        """Raises ``ValueError`` unless this is one of the two: a note may be of another
-        version.
-        """
-        if (self.digest is None) is not (self.size_bytes is None) or (
-            self.digest is None
-        ) is (self.body is None):
-            raise ValueError("an output is a file or a body")
-
     def discard(self, installation: Installation) -> None:
         """Removes the stored file of a job that was lost before :func:`register`."""
         if self.digest is not None:

@@ -81,7 +81,7 @@ class Predictor:
         """
         if self.schema.label.is_number:
             raise ValueError("a number has no probabilities")
-        return self._read(columns, read_out)
+        return self.read(columns, read_out=read_out)
 
     def numbers(
         self, columns: SanitisedColumns, *, read_out: str | None = None
@@ -99,11 +99,14 @@ class Predictor:
         """
         if not self.schema.label.is_number:
             raise ValueError("the label has classes")
-        return self._read(columns, read_out)[:, 0]
+        return self.read(columns, read_out=read_out)[:, 0]
 
-    def _read(
-        self, columns: SanitisedColumns, read_out: str | None
+    def read(
+        self, columns: SanitisedColumns, *, read_out: str | None = None
     ) -> NDArray[np.float64]:
+        """What the forest says of rows: :meth:`probabilities`, or :meth:`numbers` as
+        float64 ``(n_rows, 1)``, as the label has classes or is a number.
+        """
         name = self._reader_names.get(read_out)
         if name is None:
             raise ParameterInvalid.named(
