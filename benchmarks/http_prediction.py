@@ -329,7 +329,13 @@ def _trained(http: httpx.Client) -> str:
 def running_service(checkout: Path) -> Iterator[tuple[Target, httpx.Client]]:
     """A service with a model, on an empty home."""
     with tempfile.TemporaryDirectory() as home:
-        environ = {"GROVEKEEPER_HOME": home, "GROVEKEEPER_LOG_LEVEL": "WARNING"}
+        # before the packages of the checkout that this environment has installed
+        packages = ("", "clients/python", "packages/forests", "packages/verifier")
+        environ = {
+            "GROVEKEEPER_HOME": home,
+            "GROVEKEEPER_LOG_LEVEL": "WARNING",
+            "PYTHONPATH": os.pathsep.join(str(checkout / path) for path in packages),
+        }
         with _process(
             ["app.cli", "serve", "--port", "0"], environ, folder=checkout
         ) as (process, port):
