@@ -88,6 +88,10 @@ def test_chosen_models_stand_side_by_side(trained: tuple[Server, str, str]) -> N
     for model_id in (model, other):
         assert f'name="models" value="{model_id}"' in listed
     page = browser.get("/ui/models/comparison", params={"models": [model, other]})
+    choice = f"/ui/datasets/{dataset}/choice?epsilon=0.1&amp;models={model}&amp;models={other}"
+    assert f'href="{choice}"' in page.text
+    asked = browser.get(choice.replace("&amp;", "&"))
+    assert "Choice among 2 models at ε = 0.1" in text_of(asked)
     shown = text_of(page)
     assert "Compare 2 models" in shown
     assert "max_depth" in shown

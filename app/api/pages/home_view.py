@@ -98,7 +98,7 @@ def _failed(job: ListedJob) -> Need:
         f"Failed: {_name(job)}, {_fate(job)}",
         _submission(job),
         f"/ui/jobs/{job.id}",
-        "See why",
+        "Open",
     )
 
 

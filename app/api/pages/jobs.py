@@ -99,7 +99,7 @@ _WHY_QUEUED: Mapping[str | None, str] = {
 """Why a queued job does not run, by what holds it."""
 
 _WHY_FAILED = {
-    "failed": "Why it failed is not shown: the reason could depend on them.",
+    "failed": "Why it failed is not shown: the reason could depend on the rows.",
     "lost": "Its worker stopped, or could not reach the database for too long.",
 }
 """Why a charged job failed, by the reason of its end."""

@@ -132,11 +132,14 @@ def compare_models(
 ) -> Response:
     """Show the chosen models side by side."""
     compared: Sequence[ComparedModelOut] = ()
+    may_choose = False
     if len(chosen.models) > 1:
         compared = models.compare_models(*visit.by, chosen.models).models
+        may_choose = has_role(*visit.by, compared[0].dataset, TRAIN)
     return visit.page(
         "comparison",
         models=list(map(listed_model, compared)),
+        may_choose=may_choose,
         parameters=dict.fromkeys(
             name for model in compared for name in model.parameters
         ),
