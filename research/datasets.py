@@ -25,6 +25,8 @@ from grovekeeper_forests.data.schema import INTEGER, NUMBER, Feature, Schema
 
 MANY_ROWS = 20_000
 FIRST_SEED = 1_000
+NUMBERS = "numbers"
+"""Ends the name of a dataset whose categories are numbers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,9 +86,11 @@ def read(folder: Path, name: str) -> Dataset:
     MISSING.
 
     A name ``file:column`` makes the column the label, a class or a number, and the
-    documented label the last feature.
+    documented label the last feature. A name ``file@numbers`` orders the values of
+    every category as declared, so that they are numbers where trees compare numbers.
     """
-    file, _, other_label = name.partition(":")
+    table, _, coding = name.partition("@")
+    file, _, other_label = table.partition(":")
     declaration = json.loads((folder / f"{file}.json").read_text(encoding="utf-8"))
     label, features = declaration["label"], declaration["features"]
     if other_label:
@@ -98,6 +102,11 @@ def read(folder: Path, name: str) -> Dataset:
         }
         label = _as_label(by_name.pop(other_label))
         features = [*by_name.values(), former]
+    if coding == NUMBERS:
+        features = [
+            {**feature, "ordered": True} if "categories" in feature else feature
+            for feature in features
+        ]
     schema = Schema.from_json({"features": features, "label": label})
     with gzip.open(
         folder / f"{file}.csv.gz", "rt", newline="", encoding="utf-8"

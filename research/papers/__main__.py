@@ -152,10 +152,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     wanted = present & set(options.datasets or present)
     cells = [cell for table in options.tables for cell in printed_tables.rows(table)]
     files = {printed_tables.sources()[cell.dataset].file for cell in cells}
+    files |= {task.dataset for cell in cells for task in cell.checks.values()}
     sizes = {
         name: len(read(options.folder, name).y)
         for name in files
-        if name.partition(":")[0] in wanted
+        if name.partition(":")[0].partition("@")[0] in wanted
     }
     options.results.mkdir(parents=True, exist_ok=True)
     tasks = tasks_of(cells, repeats=options.repeats, sizes=sizes)

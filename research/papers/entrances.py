@@ -212,29 +212,35 @@ def _cells(entrance: Entrance, accuracies: Accuracies) -> list[Cell]:
 
 def _beside(entrance: Entrance, accuracies: Accuracies) -> Iterator[str]:
     gaps: dict[tuple[str, str], list[float]] = defaultdict(list)
-    chance: dict[tuple[str, str], int] = defaultdict(int)
+    chance: dict[tuple[str, str], list[bool]] = defaultdict(list)
+    n_folds: dict[tuple[str, str], set[int]] = defaultdict(set)
     for cell in _cells(entrance, accuracies):
         place = cell.table, cell.method
         gaps[place].append(abs(printed_pages.gap_of(cell, accuracies)))
-        chance[place] += printed_pages.is_chance(cell, accuracies)
+        n_folds[place].add(printed_pages.n_folds_of(cell, accuracies))
+        if printed_pages.has_interval(cell, accuracies):
+            chance[place].append(printed_pages.is_chance(cell, accuracies))
     rows = [
         (
             _link(name),
             method,
             str(len(of_method)),
+            findings.range_of(n_folds[name, method]),
             f"{statistics.median(of_method):.1f}",
             str(sum(gap <= 1 for gap in of_method)),
-            str(chance[name, method]),
+            f"{sum(chance[name, method])} of {len(chance[name, method])}",
         )
         for (name, method), of_method in gaps.items()
     ]
     yield "## Printed numbers beside ours\n"
     yield from entrance.literal(accuracies)
-    yield "Absolute differences in points, ours without privacy where there is such a run, else private and repaired.\n"
-    yield from table(
-        ("table", "method", "datasets", "median", "within a point", "inside chance"),
-        rows,
+    yield (
+        "Absolute differences in points, ours without privacy where there is such a run, else private and repaired. "
+        "The last column counts the datasets inside the interval of chance, of those that have folds enough for one; "
+        "few folds widen it.\n"
     )
+    columns = ("table", "method", "datasets", "folds", "median", "within a point")
+    yield from table((*columns, "inside chance"), rows)
     yield ""
 
 

@@ -29,6 +29,12 @@ _ADJACENCIES = {
 _BY_ABSTRACT = " by its abstract"
 """The rule of a forest whose text and code were not at hand (docs/references.md)."""
 
+RULE = """\
+A sentence on several differences holds if all of them decide for it, and does not hold if one decides against it at
+0.05 over their number. Where cases are counted ("above in 7 of 21"), more than half must decide for it, or half against
+it."""
+"""How pages judge sentences on several differences."""
+
 LEVEL = 0.05
 """Level of the two-sided t-test on pairs that decides about a difference."""
 
@@ -231,14 +237,17 @@ def folds(values: Values, tasks: Iterable[Task]) -> str:
     for task in tasks:
         if runs := values.get(task):
             of_forest.setdefault(f"`{task.slug}`", set()).add(len(runs))
-    known = {slug: _range(counts) for slug, counts in of_forest.items()}
+    known = {slug: range_of(counts) for slug, counts in of_forest.items()}
     if len(set(known.values())) == 1:
         return f"Every number is of {next(iter(known.values()))} folds a dataset."
     counted = ", ".join(f"{slug} {counts}" for slug, counts in known.items())
     return f"Folds of a dataset: {counted}."
 
 
-def _range(counts: set[int]) -> str:
+def range_of(counts: set[int]) -> str:
+    """The smallest and the largest of some counts, in words; a dash for none."""
+    if not counts:
+        return "–"
     fewest, most = min(counts), max(counts)
     return str(most) if fewest == most else f"{fewest} to {most}"
 

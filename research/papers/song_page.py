@@ -30,6 +30,7 @@ _HEAD = """# Song and Wang: figures 2 to 5, table 4, and times
 The figures have no numbers in our text, so the paper's sentences, translated, stand beside what our runs show. Each
 sentence after "Here" is computed from the runs. A difference decides if a t-test on pairs of runs rejects zero at
 0.05; ± is one standard error there, and the standard deviation in tables. Each table states the folds of its numbers.
+{rule}
 
     python -m research.papers.ablation_runs DATA --names {names}
 """
@@ -49,9 +50,10 @@ _FIGURE_5 = """
 ## Figure 5: number of trees and ε
 
 Mean accuracy in percent of BMS-RF with three layers / MRF, with as many trees: as printed, and repaired (`bms-rf`,
-`mrf`) at the same ε. As printed every layer has all of ε, split points lie between values present and the next layer
+`mrf`) at the same ε. As printed every layer has all of ε, split points follow the values present and the next layer
 sees exact class shares, so that the loss is infinite ([proof](../../proofs/bms-rf.md)). "At most" is what the printed
-labels of BMS-RF can reach on any rows. Datasets are those that the text names.
+labels of BMS-RF can reach in the mean on any rows. Ties of votes are drawn, as in Bai et al. One draw labels all rows
+of a leaf, so that a mean of ten folds can be above "at most" by chance. Datasets are those that the text names.
 """
 _TIMES = """
 ## Times of table 3
@@ -67,6 +69,9 @@ Accuracy in percent. The column of BMS-RF in table 4 repeats table 3, so [table 
 """
 NARROW = "wine_quality_red"
 """The dataset of figure 2 with few features: 11, where the others have 60 and 90."""
+
+WIDE = ("sonar", "movement_libras")
+"""The other two; the text gives one the number of features of the other."""
 
 FORESTS = {"RF": "breiman", "BRF": "brf", "MRF": "mrf-plain", "BMS-RF": "bms-rf-plain"}
 """Slugs of the forests of table 3, by printed method."""
@@ -105,7 +110,7 @@ def page(
     """
     figure_2, figure_4, figure_5, table_4 = (values[name] for name in NAMES)
     lines = [
-        _HEAD.format(names=" ".join(NAMES)),
+        _HEAD.format(names=" ".join(NAMES), rule=findings.RULE),
         _FIGURE_2.format(n_trees=ablations.DROPOUT_TREES),
     ]
     lines += [
@@ -167,7 +172,7 @@ def findings_of_figure_2(values: Values) -> list[Finding]:
 
     kept = [beside(dataset, "0.4", "1") for dataset in DROPOUT_DATASETS]
     few = beside(NARROW, "0.4", "0.05")
-    falling = beside("sonar", "0.05", "1")
+    falling = [beside(dataset, "0.05", "1") for dataset in WIDE]
     return [
         Finding(
             "p1 and p2 of 0.2 to 0.6 have little effect on accuracy, which is “on par with MRF on most datasets”.",
@@ -183,17 +188,18 @@ def findings_of_figure_2(values: Values) -> list[Finding]:
             basis((NARROW,), "0.4", "0.05"),
         ),
         Finding(
-            "on Sonar the accuracy “rises steadily as p1 and p2 fall”.",
-            f"p1 = p2 = 0.05 is above 1 by {falling} points.",
-            findings.by_sign(falling),
-            basis(("sonar",), "0.05", "1"),
+            "on “the 90-dimensional Sonar” the accuracy “rises steadily as p1 and p2 fall”; Sonar has 60 features, "
+            "Movement_libras has 90.",
+            f"p1 = p2 = 0.05 is above 1 by {', '.join(map(str, falling))} points, by dataset.",
+            findings.by_signs(falling),
+            basis(WIDE, "0.05", "1"),
         ),
     ]
 
 
 def findings_of_figure_3(seconds: Mapping[Task, Sequence[float]]) -> list[Finding]:
     """What the runs say on times in section 3.2.3."""
-    steps, shares = [], []
+    steps, shares, savings = [], [], []
     for dataset, p1 in product(DROPOUT_DATASETS, RATES):
         times = [
             seconds.get(ablations.dropout_task(dataset, p1, p2), ()) for p2 in RATES
@@ -204,6 +210,7 @@ def findings_of_figure_3(seconds: Mapping[Task, Sequence[float]]) -> list[Findin
             seconds.get(ablations.dropout_task(dataset, rate, rate), ())
             for rate in ("0.4", "1")
         )
+        savings.append(Difference.of(all_of_it, some))
         if some and all_of_it:
             shares.append(statistics.fmean(some) / statistics.fmean(all_of_it))
     dropped, every = (
@@ -214,9 +221,6 @@ def findings_of_figure_3(seconds: Mapping[Task, Sequence[float]]) -> list[Findin
         ]
         for rates in ((("0.4", "0.4"), ("1", "1")), tuple(product(RATES, RATES)))
     )
-    verdict = findings.OPEN
-    if len(shares) == len(DROPOUT_DATASETS):
-        verdict = findings.HOLDS if max(shares) < 1 else findings.FAILS
     return [
         Finding(
             "“with p1 fixed and p2 falling, the running time of BMS-RF always falls”.",
@@ -225,10 +229,10 @@ def findings_of_figure_3(seconds: Mapping[Task, Sequence[float]]) -> list[Findin
             f"CPU seconds of {findings.basis(every)}",
         ),
         Finding(
-            "with dropout “the running speed of all datasets is significantly higher” at about the same accuracy.",
+            "with dropout “the running speed of all datasets is significantly higher”.",
             f"p1 = p2 = 0.4 takes {', '.join(f'{share:.2f}' for share in shares)} of the time without dropout, by "
             "dataset.",
-            verdict,
+            findings.by_signs(savings),
             f"CPU seconds of {findings.basis(dropped)}",
         ),
     ]
@@ -294,7 +298,8 @@ def findings_of_figure_4(values: Values) -> list[Finding]:
         ),
         Finding(
             "with fewer than 20 trees random disturbance may lower accuracy.",
-            f"{most} trees are above {fewest} by {', '.join(map(str, growth))} points, by dataset.",
+            f"{most} trees are beside {fewest} {findings.counted(growth)}; by dataset {', '.join(map(str, growth))} "
+            "points.",
             findings.by_majority(growth),
             findings.basis(stacked for stacked, _ in both),
         ),
@@ -394,22 +399,24 @@ def _with_budgets(tasks: Sequence[Task], budgets: Sequence[str]) -> str:
 def _between_budgets(
     values: Values, pair: Pair, datasets: Sequence[str], budgets: tuple[str, str]
 ) -> list[Difference]:
-    """BMS-RF at the first budget beside the second one, by dataset and size."""
+    """BMS-RF at the first budget beside the second one, by size and dataset."""
     return [
         Difference.of(
             *_runs(values, [pair(dataset, n_trees, epsilon)[0] for epsilon in budgets])
         )
-        for dataset, n_trees in product(datasets, BUDGET_SIZES)
+        for n_trees, dataset in product(BUDGET_SIZES, datasets)
     ]
 
 
 def _by_budget(values: Values, pair: Pair) -> Finding:
     low, high = BUDGETS[0], BUDGETS[-1]
     rises = _between_budgets(values, pair, BUDGET_DATASETS, (high, low))
+    few = rises[: len(BUDGET_DATASETS)]
     return Finding(
-        "“the larger ε, the higher the accuracy”.",
-        f"ε = {high} is beside ε = {low} {findings.counted(rises)}.",
-        findings.by_majority(rises),
+        "where trees are few, accuracy falls with ε; “the larger ε, the higher the accuracy”.",
+        f"with {BUDGET_SIZES[0]} trees, ε = {high} is beside ε = {low} {findings.counted(few)}; of all numbers of "
+        f"trees, {findings.counted(rises)}.",
+        findings.by_majority(few),
         _stacked_basis(pair, BUDGET_SIZES, (low, high)),
     )
 
@@ -563,4 +570,8 @@ def _table_4(values: Values) -> Iterator[str]:
         ("dataset", "method", "printed", "ours", "difference"), rows
     )
     near = sum(abs(gap) <= 2 for gap in gaps)
-    yield f"\nOurs is within two points of the printed number in {near} of {len(gaps)} cases."
+    yield (
+        f"\nOurs is within two points of the printed number in {near} of {len(gaps)} cases. The other differences are "
+        "not explained, but for WineQuality-White with MPSVM-N: 44.88 is the share of its largest class, and table 3 "
+        "of Bai et al. prints it, too."
+    )

@@ -15,6 +15,7 @@ from grovekeeper_forests.contract.algorithm import read_all
 from grovekeeper_forests.contract.plan import Reader
 from grovekeeper_forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from grovekeeper_forests.data.schema import Schema
+from research.papers.forests import parameters
 from research.papers.forests.bms_rf_plain import grow as bms_rf_plain
 from research.papers.forests.bms_rf_plain import read as stacked
 from research.papers.forests.bms_rf_plain.describe import StackedReference
@@ -138,6 +139,24 @@ def probabilities(
     return _READERS[forest.plan.algorithm](forest, schema, read_out or offered[0])(
         columns
     )
+
+
+def labels(
+    plan: PlainPlan, shares: NDArray[np.float64], random: np.random.Generator
+) -> NDArray[np.int32]:
+    """The class of the largest share of every row, int32 ``(n_rows,)``. Of several, the
+    first one, or a random one if the plan draws ties.
+
+    Args:
+        plan: of the forest.
+        shares: of votes, ``(n_rows, n_classes)``.
+        random: draws ties.
+    """
+    if plan.parameters.get("ties") != parameters.DRAWN:
+        return shares.argmax(axis=1).astype(np.int32)
+    is_largest = shares == shares.max(axis=1, keepdims=True)
+    order = np.where(is_largest, random.random(shares.shape), -1.0)
+    return order.argmax(axis=1).astype(np.int32)
 
 
 def _one_row(schema: Schema) -> SanitisedRows:

@@ -40,6 +40,14 @@ MAX_FEATURES = Parameter(
     default="sqrt",
     choices=("sqrt", "all"),
 )
+FIRST, DRAWN = "first", "drawn"
+TIES = Parameter(
+    "ties",
+    "choice",
+    "Which of several classes with the most votes a forest answers: the first, or a random one.",
+    default=FIRST,
+    choices=(FIRST, DRAWN),
+)
 CANDIDATES = replace(
     MAX_FEATURES,
     name="candidates",

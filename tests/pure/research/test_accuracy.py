@@ -109,6 +109,14 @@ def test_another_column_becomes_the_label_and_the_label_a_feature(folder: Path) 
     ]
 
 
+def test_categories_become_ordered_and_keep_their_codes(folder: Path) -> None:
+    toy, ordered = (datasets.read(folder, name) for name in ("toy", "toy@numbers"))
+
+    assert [feature.ordered for feature in toy.schema.features] == [False, False]
+    assert [feature.ordered for feature in ordered.schema.features] == [False, True]
+    assert np.array_equal(toy.columns[1], ordered.columns[1])
+
+
 @pytest.mark.parametrize(
     ("n_rows", "size", "n_splits"),
     [(7, 7, 10), (19_999, 20_000, 10), (20_000, 20_000, 5), (1_249, 1_200, 10)],

@@ -72,4 +72,5 @@ class StackedReference(Reference):
             minimum=Fraction(0),
             maximum=Fraction(1),
         ),
+        shared.TIES,
     )

@@ -38,7 +38,7 @@ class MultinomialReference(_Forest):
     about = (
         "The column is drawn with softmax(B1/2 · Î) over the largest normalised decreases of all columns, the point "
         "with softmax(B2/2 · Î) over the normalised decreases of the column, and with a B3 the label of each leaf once "
-        f"with softmax(B3/2 · P) over its class shares. {_STOP}"
+        f"with softmax(B3/2 · P) over its class shares. {_STOP} With ties=drawn, it draws as well."
     )
     parameters = (
         *_FOREST,
@@ -48,6 +48,7 @@ class MultinomialReference(_Forest):
         shared.B2,
         shared.B3,
         shared.MAX_DEPTH,
+        shared.TIES,
     )
 
 

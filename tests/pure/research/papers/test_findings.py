@@ -215,12 +215,13 @@ def test_the_best_setting_is_chosen_on_folds_that_all_settings_have() -> None:
     assert mrf_page.best_setting({first: [(0.9,)]}, [first, second]) is None
 
 
-def test_printed_numbers_alone_refute_that_tuning_helps_every_method() -> None:
+def test_tuning_helps_every_method_in_the_mean_and_not_on_every_dataset() -> None:
     """CompRF-C has the same accuracy on Hayes in tables 2 and 4, MRF has more in table
     4.
     """
     tuned, mrf_is_best = mrf_page.findings_of_optimal({})
-    assert tuned.verdict == FAILS
+    assert tuned.verdict == OPEN
+    assert "14 of 14 methods" in tuned.ours
     assert "Hayes CompRF-C" in tuned.ours
     assert "Hayes MRF" not in tuned.ours
     assert mrf_is_best.verdict == OPEN
@@ -244,6 +245,34 @@ def test_figure_5_of_mrf_tells_growth_from_decline() -> None:
     )
     assert verdicts(for_paper) == [HOLDS] * 8
     assert verdicts(against) == [FAILS] * 8
+
+
+def test_a_change_at_every_budget_is_judged_by_its_mean() -> None:
+    """A fall of a point is lost at every budget in differences between datasets that
+    cancel over the budgets.
+    """
+    datasets = ablations.FIGURE_5_DATASETS
+
+    def law(task: Task) -> float:
+        if task.slug != ablations.LITERAL or task.parameters["n_estimators"] != 64:
+            return 0.5
+        claim = 64 * float(task.parameters["b3"])
+        budget = np.argmin([abs(float(text) - claim) for text in ablations.BUDGETS])
+        turn = datasets.index(task.dataset) / len(datasets) + budget / 3
+        return float(0.49 + 0.08 * np.cos(2 * np.pi * turn))
+
+    values = made_up("mrf-figure-5", law)
+    of_one_budget = Difference.of(
+        *(
+            huang_page.percents(
+                values, mrf_page.pooled_tasks(ablations.LITERAL, n_trees, "1")
+            )
+            for n_trees in (64, 1)
+        )
+    )
+    growth = mrf_page.findings_of_figure_5(values)[4]
+    assert of_one_budget.sign == 0
+    assert growth.verdict == FAILS
 
 
 def test_the_printed_forests_decide_about_the_sentence_on_smooth_forests() -> None:
@@ -317,7 +346,7 @@ def test_figure_6_needs_a_rise_by_b2_that_ends_at_ten_and_a_smaller_one_by_b1() 
     ]
     reverse = mrf_page.findings_of_figure_6(made_up("mrf-figure-6", swapped))
     assert verdicts(reverse) == [HOLDS, FAILS, HOLDS, FAILS]
-    assert "B1 and B2 may be swapped" in reverse[-1].ours
+    assert "with B1 and B2 exchanged, the runs would agree" in reverse[-1].ours
     opposite = made_up("mrf-figure-6", lambda task: 1 - paper(task))
     assert verdicts(mrf_page.findings_of_figure_6(opposite)) == [
         FAILS,

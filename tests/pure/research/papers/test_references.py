@@ -274,6 +274,18 @@ def test_labels_of_leaves_are_drawn_as_printed() -> None:
     assert drawn.mean(axis=0) == pytest.approx(law, abs=0.01)
 
 
+def test_ties_of_votes_are_drawn_or_go_to_the_first_class() -> None:
+    shares = np.tile([[0.4, 0.4, 0.2], [0.2, 0.4, 0.4], [0.1, 0.8, 0.1]], (3_000, 1))
+    random = np.random.default_rng(7)
+    first, drawn = (
+        catalogue.labels(catalogue.plan(slug, named), shares, random).reshape(-1, 3)
+        for slug, named in (("mrf-plain", {}), ("bms-rf-plain", {"ties": "drawn"}))
+    )
+    assert (first == [0, 1, 1]).all()
+    assert [set(of_row) for of_row in drawn.T] == [{0, 1}, {1, 2}, {1}]
+    assert drawn.mean(axis=0) == pytest.approx([0.5, 1.5, 1.0], abs=0.05)
+
+
 def test_a_literal_multinomial_forest_has_no_path_longer_than_its_depth() -> None:
     X, y = iris()
     rows = public_rows(*X[:100].T, y=y[:100])

@@ -177,15 +177,73 @@ def test_marks_on_both_sides_are_counted() -> None:
             level = 0.9 if ahead else 0.5
             accuracies[cell.plain.key] = [level + 0.001 * fold for fold in range(30)]
     _, _, first, *_ = ranks_page.advanced(accuracies)
-    counted = first.split(" | ")[-3:]
+    counted = first.split(" | ")[-4:]
 
-    assert counted == ["1", "1", "2 |"]
+    assert counted == ["1", "1", "2", "30 |"]
+
+
+def made_up(
+    table: str, leader: str, lead: float
+) -> dict[tuple[object, ...], list[float]]:
+    """Accuracies of a table in which one method leads the others by a number of points
+    on all datasets but the first.
+    """
+    cells = ranks_page.cells_of(table)
+    first = next(dataset for (dataset, _), cell in cells.items() if cell.plain)
+    return {
+        cell.plain.key: [
+            0.5 + 0.01 * lead * (method == leader) * (-0.5 if dataset == first else 1)
+        ]
+        for (dataset, method), cell in cells.items()
+        if cell.plain is not None
+    }
+
+
+@pytest.mark.parametrize(
+    ("lead", "verdict"), [(3.0, "Holds"), (-3.0, "Does not hold"), (0.0, "Not decided")]
+)
+def test_a_lead_over_the_consistent_forests_is_tested_over_datasets(
+    lead: float, verdict: str
+) -> None:
+    accuracies = made_up("mrf-2", "MRF", lead)
+    printed, ours = (
+        finding
+        for finding in ranks_page.statements(accuracies)
+        if "significantly exceeds" in finding.stated
+    )
+    assert (printed.verdict, ours.verdict) == ("Holds", verdict)
+    assert printed.basis == "printed numbers of table 2 of Bai et al."
+    assert ours.basis.startswith("`mrf-plain`, `denil14`, `brf` and `comprf-c`")
+
+
+@pytest.mark.parametrize(
+    ("lead", "verdict"), [(3.0, "Holds"), (-3.0, "Does not hold"), (0.0, "Holds")]
+)
+def test_a_forest_is_on_par_unless_it_is_significantly_behind(
+    lead: float, verdict: str
+) -> None:
+    found = [
+        finding.verdict
+        for finding in ranks_page.statements(made_up("mrf-2", "MRF", lead))
+        if "on par with the standard RF" in finding.stated
+    ]
+    assert found == ["Holds", verdict]
+
+
+def test_a_contest_counts_datasets_and_leaves_out_equal_ones() -> None:
+    contest = ranks_page.Contest.of([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 0.0])
+    assert (contest.n_above, contest.n_datasets, contest.sign) == (6, 7, 1)
+    assert contest.probability == pytest.approx(2 / 2**6)
+    assert contest.gap == pytest.approx(3.0)
+    assert ranks_page.Contest.of([1.0, -2.0]).sign == 0
+    assert ranks_page.Contest.of([]).probability == pytest.approx(1.0)
 
 
 def test_statements_on_printed_numbers_are_judged() -> None:
     verdicts = {
         finding.stated.partition("”")[0]: finding.verdict
-        for finding in ranks_page.statements()
+        for finding in ranks_page.statements({})
+        if finding.basis.startswith("printed")
     }
     assert (
         verdicts[
@@ -209,4 +267,4 @@ def test_statements_on_printed_numbers_are_judged() -> None:
     assert in_words["“the only"] == "Not decided", "a star says nothing on SPE alone"
     assert in_words["SSPE-2 an"] == "Holds"
     assert in_words["SSPE-1 “r"] == "Does not hold"
-    assert len(verdicts) == 12
+    assert len(verdicts) == 16

@@ -87,10 +87,10 @@ class MultinomialForest(Algorithm):
             "utilities, and consistency."
         ),
         wrong=(
-            "Split values lie halfway between values present, and a stop reads an exact count: the loss is infinite. "
-            "A label is drawn by its share, which is at most 1, so that 64 trees at ε = 1 are nearly a coin: right at "
-            "most 51.2 % of the time on two classes. The preprint draws labels anew for every prediction, which costs "
-            "budget every time."
+            "Split values are values present, or in the code halfway between them, and a stop reads an exact count: "
+            "the loss is infinite. A label is drawn by its share, which is at most 1, so that 64 trees at ε = 1 are "
+            "nearly a coin: right at most 51.2 % of the time on two classes. The preprint draws labels anew for every "
+            "prediction, which costs budget every time."
         ),
         here=(
             "The same trees with public candidates, and counts as utilities at the price of what one row moves; a "
