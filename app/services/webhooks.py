@@ -73,7 +73,7 @@ def create_webhook(
     if (body.threshold is not None) != (outbox.BUDGET_LOW in body.events):
         raise InvalidRequest.at("/threshold", "required-for-budget-low-only")
     if body.threshold is not None and body.threshold > 1:
-        raise InvalidRequest.at("/threshold", "too-large")
+        raise InvalidRequest.at("/threshold", "too-large", accepted=["at most 1"])
     secret = _new_secret()
     with write_as(installation, principal) as (session, principal):
         dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)

@@ -150,28 +150,11 @@ def no_secrets(texts: list[str]) -> list[str]:
     return texts
 
 
-_AMOUNT_FORM = "a decimal number, such as 0.5 or 1e-6"
-
-
 def _amount(value: object) -> Fraction:
     try:
-        exact = amounts.parse(value)
-    except amounts.TooManyDigits:
-        raise problem("too-many-digits", form=amounts.AS_TEXT) from None
-    except amounts.NotAnAmount:
-        signed = (
-            isinstance(value, int | Decimal)
-            and not isinstance(value, bool)
-            and value < 0
-        )
-        raise (
-            problem("not-positive")
-            if signed
-            else problem("not-an-amount", form=_AMOUNT_FORM)
-        ) from None
-    if exact <= 0:
-        raise problem("not-positive")
-    return exact
+        return amounts.parse(value, above_zero=True)
+    except amounts.NotAnAmount as refusal:
+        raise problem(refusal.problem, form=refusal.accepted) from None
 
 
 _AMOUNT_SCHEMA = {

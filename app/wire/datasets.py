@@ -33,6 +33,7 @@ from app.wire.base import (
 )
 from app.wire.uploads import EpochOut
 from grovekeeper_common.limit_words import LimitedBy
+from grovekeeper_forests import amounts
 from grovekeeper_forests import limits as forest_limits
 
 PUBLIC_NAME = r"^\.*[A-Za-z0-9_-][A-Za-z0-9._-]*$"
@@ -180,7 +181,7 @@ class BudgetIn(Request):
                 "delta-not-for-pure" if self.accountant == "pure" else "delta-required"
             )
         if self.delta is not None and self.delta >= Fraction(1):
-            raise problem("delta-not-below-one")
+            raise problem("delta-not-below-one", form=amounts.BELOW_ONE)
         if self.delta_set_aside is not None and self.accountant != "zcdp":
             raise problem("set-aside-for-zcdp-only")
         if (
@@ -188,7 +189,7 @@ class BudgetIn(Request):
             and self.delta_set_aside is not None
             and self.delta_set_aside >= self.delta
         ):
-            raise problem("set-aside-not-below-delta")
+            raise problem("set-aside-not-below-delta", form="less than delta")
         return self
 
     @property

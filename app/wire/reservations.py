@@ -16,6 +16,7 @@ from app.wire.base import (
     problem,
 )
 from grovekeeper_common.limit_words import LimitedBy
+from grovekeeper_forests import amounts
 
 
 class DeclaredLossIn(Request):
@@ -34,7 +35,7 @@ class DeclaredLossIn(Request):
         if self.delta is not None and self.epsilon is None:
             raise problem("delta-without-epsilon")
         if self.delta is not None and self.delta >= 1:
-            raise problem("delta-not-below-one")
+            raise problem("delta-not-below-one", form=amounts.BELOW_ONE)
         return self
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from grovekeeper_forests.amounts import NotAnAmount
 from tests.support.databases import on_one_idle_server, on_one_server
 from tests.support.operations import new_population
 from tests.support.pages import fields as form_fields
@@ -204,8 +205,8 @@ def test_a_problem_stands_beside_the_field_that_it_names(idle_server: Server) ->
 @pytest.mark.parametrize(
     ("field", "text", "problem"),
     [
-        ("epsilon", "1_0", "Not a decimal number, such as 0.5 or 1e-6."),
-        ("delta", "", "Not a decimal number, such as 0.5 or 1e-6."),
+        ("epsilon", "1_0", f"Not an amount. Accepted: {NotAnAmount.accepted}."),
+        ("delta", "", f"Not an amount. Accepted: {NotAnAmount.accepted}."),
         ("public_size", "many", "Not a whole number."),
         (
             "unit.max_rows",

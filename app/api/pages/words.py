@@ -172,7 +172,6 @@ _FIELD_PROBLEMS: Mapping[str, str] = {
     "not-for-numbers": "Not for a label that is a number.",
     "not-distinct": "Occurs twice.",
     "not-with-auto": "auto chooses the parameters itself: name an algorithm to set them.",
-    "not-an-amount": "Not a decimal number, such as 0.5 or 1e-6.",
     "not-a-number": "Not a number.",
     "not-an-integer": "Not a whole number.",
     "not-of-dates": "A sum of dates means nothing; a mean, a median and quantiles do.",

@@ -7,6 +7,7 @@ alone: a population may have the name of a dataset.
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from math import isqrt
 
 from sqlalchemy.orm import Session
 
@@ -39,6 +40,7 @@ from app.wire.ledger import (
     DeltaOut,
     PartitionBalance,
 )
+from grovekeeper_forests import amounts
 from grovekeeper_forests import limits as forest_limits
 from grovekeeper_forests.privacy import accountants
 from grovekeeper_forests.privacy.accountants import Amount, gdp, zcdp
@@ -505,11 +507,17 @@ def _cap_in_unit(
     assert stated is not None, "a cap without ε states ρ or μ"
     amount = stated if name == "rho" else stated**2
     cap = steps_down(amount, kind.PLACES)
-    largest = largest_epsilon(accountant)
-    if cap > kind.cap(Fraction(largest), delta):
-        accepted = [f"at most what an ε of {largest} is at this δ"]
+    most = kind.cap(Fraction(largest_epsilon(accountant)), delta)
+
+    def text(steps: int) -> str:
+        if name == "rho":
+            return amounts.from_steps(steps, kind.PLACES)
+        return amounts.from_steps(isqrt(steps), kind.PLACES // 2)
+
+    if cap > most:
+        accepted = [f"at most {text(most)}"]
         raise InvalidRequest.at(f"{at}/{name}", "too-large", accepted=accepted)
     if cap == 0:
-        accepted = [f"at least 10^-{kind.PLACES} {kind.UNIT}"]
+        accepted = [f"at least {text(1)}"]
         raise InvalidRequest.at(f"{at}/{name}", "too-small", accepted=accepted)
     return cap

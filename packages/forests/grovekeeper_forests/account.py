@@ -80,9 +80,10 @@ def _amount(name: str, value: Any) -> Fraction:
     if isinstance(value, Fraction):
         return value
     try:
-        return amounts.parse(_as_text(value))
-    except amounts.NotAnAmount:
-        raise ParameterInvalid.named(name, "not-an-amount") from None
+        return amounts.parse(_as_text(value), above_zero=True)
+    except amounts.NotAnAmount as refusal:
+        accepted = [refusal.accepted]
+        raise ParameterInvalid.named(name, refusal.problem, accepted=accepted) from None
 
 
 def _as_text(value: Any) -> Any:

@@ -24,9 +24,29 @@ SYMBOLS: Mapping[str, str] = MappingProxyType(
 AS_TEXT = f"at most {limits.MAX_JSON_NUMBER_DIGITS} digits as a JSON number; send more digits as text"
 """What a JSON number of too many digits should be."""
 
+BELOW_ONE = "above 0 and below 1, such as 1e-6"
+"""What a δ should be."""
+
+
+MORE = "more, such as 0.001"
+"""What an ε should be that pays for no draw of noise. How much a request needs follows
+from all of its draws.
+"""
+
 
 class NotAnAmount(ValueError):
-    """The text or number is not an amount. The message does not contain the value."""
+    """The text or number is not an amount. The message does not contain the value.
+
+    Attributes:
+        problem: stable slug.
+        accepted: what an amount is, with an example.
+    """
+
+    problem = "not-an-amount"
+    accepted = (
+        "a decimal number such as 0.5 or 1e-6: digits, with a point and no sign or blank, "
+        "at most 12 before the point and 18 behind it"
+    )
 
 
 class TooManyDigits(NotAnAmount):
@@ -34,34 +54,52 @@ class TooManyDigits(NotAnAmount):
     digits is an amount.
     """
 
+    problem = "too-many-digits"
+    accepted = AS_TEXT
 
-def parse(value: object) -> Fraction:
-    """Reads an amount of a request.
+
+class NotPositive(NotAnAmount):
+    """Zero, or a negative number of JSON."""
+
+    problem = "not-positive"
+    accepted = "above 0, such as 0.5 or 1e-6"
+
+
+def parse(value: object, *, above_zero: bool = False) -> Fraction:
+    """Reads an amount of a request, whatever way it comes in.
 
     Args:
         value: text that matches the grammar, or a JSON number (``int`` or ``Decimal``)
             of at most 15 significant digits.
+        above_zero: whether zero is refused.
 
     Returns:
         The exact, non-negative value.
 
     Raises:
         TooManyDigits: a JSON number of more than 15 significant digits.
+        NotPositive: a negative JSON number, or zero where it is refused.
         NotAnAmount: any other value: a boolean, a float, a sign, NaN, an infinity, an
             underscore, a huge exponent.
     """
     if isinstance(value, bool):
         raise NotAnAmount
     if isinstance(value, int | Decimal):
-        return _from_json_number(Decimal(value))
-    if isinstance(value, str) and _GRAMMAR.fullmatch(value):
-        return Fraction(value)
-    raise NotAnAmount
+        exact = _from_json_number(Decimal(value))
+    elif isinstance(value, str) and _GRAMMAR.fullmatch(value):
+        exact = Fraction(value)
+    else:
+        raise NotAnAmount
+    if above_zero and exact == 0:
+        raise NotPositive
+    return exact
 
 
 def _from_json_number(number: Decimal) -> Fraction:
-    if not number.is_finite() or number.is_signed():
+    if not number.is_finite():
         raise NotAnAmount
+    if number.is_signed():
+        raise NotPositive if number else NotAnAmount
     _, digits, exponent = number.as_tuple()
     largest = limits.MAX_DECIMAL_EXPONENT
     if (

@@ -12,6 +12,7 @@ from app.api.problems import invalid_request, problem_of
 from app.wire.base import Request
 from app.wire.datasets import BudgetIn, DatasetIn, PrivacyUnitIn
 from app.wire.training import TrainIn
+from grovekeeper_forests import amounts
 
 CANARY = "canary"
 _AMOUNT = r"^[0-9]{1,12}(\.[0-9]{1,18})?([eE][+-]?[0-9]{1,2})?$"
@@ -43,7 +44,7 @@ _AMOUNT = r"^[0-9]{1,12}(\.[0-9]{1,18})?([eE][+-]?[0-9]{1,2})?$"
             BudgetIn,
             {"accountant": "pure", "epsilon": CANARY},
             "/epsilon",
-            ["a decimal number, such as 0.5 or 1e-6"],
+            [amounts.NotAnAmount.accepted],
         ),
         (
             BudgetIn,

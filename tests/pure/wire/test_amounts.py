@@ -67,7 +67,9 @@ def test_a_json_number_of_too_many_digits_is_to_be_sent_as_text(value: object) -
 @pytest.mark.parametrize(
     ("value", "form"),
     [
-        ("1,5", "a decimal number, such as 0.5 or 1e-6"),
+        ("1,5", amounts.NotAnAmount.accepted),
+        ("0", "above 0, such as 0.5 or 1e-6"),
+        (-1, "above 0, such as 0.5 or 1e-6"),
         (
             Decimal("0.1234567890123456"),
             "at most 15 digits as a JSON number; send more digits as text",

@@ -206,6 +206,14 @@ def _cell(item: Any, made: str | Callable[[Any], object]) -> object:
     return ", ".join(value) if isinstance(value, list) else value
 
 
+_AMOUNTS = frozenset(
+    {
+        "approval_above", "below", "delta", "epsilon", "largest_job", "mu", "rho", "unlabelled_epsilon",
+    }
+)  # fmt: skip
+"""Options and arguments that are amounts: blanks around them do not count."""
+
+
 def command(function: Callable[..., None]) -> Callable[..., None]:
     """Makes a function a typer command: expands option groups, maps named errors to
     exit codes.
@@ -231,6 +239,8 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     def wrapper(**values: Any) -> None:
         as_json = bool(values.get("as_json"))
         words = list(values.values())
+        for name in _AMOUNTS & values.keys():
+            values[name] = values[name] and values[name].strip()
         for name, group in groups.items():
             values[name] = group(
                 **{item.name: values.pop(item.name) for item in fields(group)}

@@ -206,7 +206,7 @@ def _quota(text: str) -> dict[str, Any]:
     keys, separator, cap = text.rpartition("=")
     if not (keys and separator and cap):
         raise WrongUse("a quota is given as KEY=AMOUNT, or as KEY,KEY=AMOUNT")
-    return {"keys": keys.split(","), "cap": cap}
+    return {"keys": keys.split(","), "cap": cap.strip()}
 
 
 approval_commands = Group("Decide about jobs that wait for an owner.")

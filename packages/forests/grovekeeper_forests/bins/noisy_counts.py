@@ -20,6 +20,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from grovekeeper_forests import amounts
 from grovekeeper_forests.errors import ParameterInvalid
 from grovekeeper_forests.privacy.accountants import pure
 from grovekeeper_forests.privacy.calibration import Budget
@@ -47,7 +48,7 @@ def draw_scale(loss: Fraction, sensitivity: int) -> Fraction:
     """
     scale = min(quantised(loss / sensitivity), LARGEST_INVERSE_SCALE)
     if scale == 0:
-        raise ParameterInvalid.named("epsilon", "too-small")
+        raise ParameterInvalid.named("epsilon", "too-small", accepted=[amounts.MORE])
     return scale
 
 
@@ -87,7 +88,7 @@ def noise(
         ParameterInvalid: the share of the budget is too small for any draw.
     """
     if squared_sensitivity < SMALLEST_PRICED:
-        raise ParameterInvalid.named("epsilon", "too-small")
+        raise ParameterInvalid.named("epsilon", "too-small", accepted=[amounts.MORE])
     return RoundedGaussian(
         adjacency,
         l2_sensitivity_squared=Fraction(SENSITIVITIES[adjacency] * squared_sensitivity),

@@ -40,6 +40,7 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from grovekeeper_forests import amounts
 from grovekeeper_forests.data.encoding import Encoding, as_number, public_edges
 from grovekeeper_forests.data.schema import Feature, Schema
 from grovekeeper_forests.errors import ParameterInvalid
@@ -269,7 +270,7 @@ def event(
     # Theorem 1 of docs/proofs/bins.md: a selection for each feature and level.
     scale = quantised(epsilon / (len(private) * depth * RANGE_SENSITIVITY))
     if scale == 0:
-        raise ParameterInvalid.named("epsilon", "too-small")
+        raise ParameterInvalid.named("epsilon", "too-small", accepted=[amounts.MORE])
     is_fine = (
         len(private) <= MOST_FEATURES_OF_A_FINE_GRID
         and size >= FEWEST_ROWS_OF_A_FINE_GRID

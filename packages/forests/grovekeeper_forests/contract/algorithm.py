@@ -271,7 +271,9 @@ class PublicFacts:
             self, epsilon=share * self.epsilon, budget=self.budget.part(share)
         )
         if part.budget.amount == 0 and self.budget.accountant != pure.NAME:
-            raise ParameterInvalid.named("epsilon", "too-small")
+            raise ParameterInvalid.named(
+                "epsilon", "too-small", accepted=[amounts.MORE]
+            )
         return part
 
 

@@ -113,9 +113,9 @@ class Terms:
                 "delta", "required" if delta is None else f"not-for-{self.accountant}"
             )
         if delta is not None and not 0 < delta < 1:
-            raise ParameterInvalid.named(
-                "delta", "not-positive" if delta <= 0 else "not-below-one"
-            )
+            problem = "not-positive" if delta <= 0 else "not-below-one"
+            accepted = [amounts.BELOW_ONE]
+            raise ParameterInvalid.named("delta", problem, accepted=accepted)
         if delta is not None and self.epsilon > limits.MAX_CAP_EPSILON_WITH_DELTA:
             accepted = [f"at most {limits.MAX_CAP_EPSILON_WITH_DELTA}"]
             raise ParameterInvalid.named("epsilon", "too-large", accepted=accepted)

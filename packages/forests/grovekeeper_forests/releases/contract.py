@@ -10,6 +10,7 @@ everybody. What a kind adds to the service is in
 
 from fractions import Fraction
 
+from grovekeeper_forests import amounts
 from grovekeeper_forests.bins import noisy_counts
 from grovekeeper_forests.contract.algorithm import PublicFacts
 from grovekeeper_forests.data.schema import Schema
@@ -45,7 +46,7 @@ def public_facts(
     budget = terms.budget()
     mechanism_budget = budget.stated_under(adjacency)
     if mechanism_budget.amount == 0:
-        raise ParameterInvalid.named("epsilon", "too-small")
+        raise ParameterInvalid.named("epsilon", "too-small", accepted=[amounts.MORE])
     epsilon = terms.epsilon / terms.max_rows
     return PublicFacts(
         schema,

@@ -336,12 +336,12 @@ def epsilon_for(
             error that no ε reaches.
     """
 
-    def is_met(epsilon: Fraction) -> bool:
+    def widest_at(epsilon: Fraction) -> float:
         try:
             planned = plan_at(epsilon)
         except ParameterInvalid as refused:
             if any(problem.place == ("epsilon",) for problem in refused.problems):
-                return False
+                return math.inf
             raise
         if any(table.statistic in (MEAN, VARIANCE) for table in planned.tables):
             raise ParameterInvalid.named(
@@ -349,15 +349,12 @@ def epsilon_for(
                 "not-of-this-statistic",
                 accepted=["counts, sums and quantiles"],
             )
-        return all(
-            width <= error
-            for table, priced in planned.measured
-            for width in half_widths(table, priced)
-        )
+        return max(max(half_widths(*measured)) for measured in planned.measured)
 
-    index = bisect_left(EPSILONS, True, key=is_met)
+    index = bisect_left(EPSILONS, True, key=lambda at: widest_at(at) <= error)
     if index == len(EPSILONS):
-        raise ParameterInvalid.named("error", "too-small")
+        accepted = [f"at least {widest_at(EPSILONS[-1])}"]
+        raise ParameterInvalid.named("error", "too-small", accepted=accepted)
     return EPSILONS[index]
 
 
