@@ -148,7 +148,7 @@ class TableQuoteOut(Answer):
     where it depends on how many rows there are: of groups, of some rows, or of a column
     with empty cells. ``half_width_at_size``: of any mean and variance, that of as many
     rows as were declared; of half as many rows, more than twice that. ``unit``: ``rows``, or the column whose unit it
-    is; of quantiles ``rank``: with probability 0.95, the cell of each quantile q of a
+    is, or ``days`` of a column of dates; of quantiles ``rank``: with probability 0.95, the cell of each quantile q of a
     group of n rows holds a value with at most q · n + ``half_width`` rows below it, and
     at least q · n − ``half_width`` rows up to it. ``resolution``: the widest cell from
     which a quantile is selected, in the unit of its column; null for other statistics.

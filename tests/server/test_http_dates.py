@@ -13,8 +13,11 @@ import onnx
 import onnxruntime
 import pyarrow as pa
 import pytest
+from typer.testing import CliRunner
 
+from app.cli.main import app as grovekeeper
 from grovekeeper_client import Grovekeeper
+from grovekeeper_common.number_words import error_in_words
 from tests.server.test_http_statistics import _released, _submitted
 from tests.support.pages import signed_in, text_of
 from tests.support.server import CSV, Server, new_idempotency_key
@@ -180,14 +183,47 @@ def test_statistics_of_dates_are_dates(server: Server) -> None:
     if stream.headers["content-type"].startswith("application/vnd.apache.arrow"):
         values = pa.ipc.open_stream(stream.content).read_all()["value"].to_pylist()
         assert median["rows"][0]["value"] in values
+    units = [table["unit"] for table in shown["tables"]]
+    assert units == ["rows", "days", "days", "rows", "rows", "days²"]
     page = signed_in(server, server.admin).get(f"/ui{address}")
     assert page.status_code == 200
+    assert "mean, a date" in page.text
+    assert "variance, in days²" in page.text
     assert median["rows"][0]["value"] in page.text
 
     with Grovekeeper(server.url, key=server.admin.key) as gk:
         released = gk.statistics(shown["id"])
         assert released[1].value == median["rows"][0]["value"]
         assert "2015-01-01 to below 2016-01-01" in released[0].frame().to_string()
+
+
+def test_the_error_of_a_mean_of_dates_is_in_days(server: Server) -> None:
+    days = SCHEMA["features"][0] | {"missing": False}  # type: ignore[index, operator]
+    schema = SCHEMA | {"features": [days]}
+    dataset = server.declared(schema=schema, partitions=[], public_size=9_000)["id"]
+
+    def quoted(statistic: str) -> dict[str, Any]:
+        table = {"statistic": statistic, "column": "admitted"}
+        path = f"/datasets/{dataset}/statistics/quote"
+        body = {"epsilon": "2", "tables": [table]}
+        [quote] = server.admin.http.post(path, json=body).json()["tables"]
+        return quote  # type: ignore[no-any-return]
+
+    mean = quoted("mean")
+    assert (mean["unit"], quoted("variance")["unit"]) == ("days", "days²")
+    # of 3,652 days, and two numbers with the noise of a few rows
+    assert 1 < mean["half_width"] < 30
+    words = f"± {error_in_words(mean['half_width'])} days"
+    asked = {"statistic": "mean", "column": "admitted", "epsilon": "2"}
+    browser = signed_in(server, server.admin)
+    page = browser.get(f"/ui/datasets/{dataset}/statistics/new", params=asked)
+    assert f"{words} of the exact one" in text_of(page)
+    typed = ["mean", dataset, "admitted", "--epsilon=2", "--quote"]
+    environ = {
+        "GROVEKEEPER_URL": server.url, "GROVEKEEPER_API_KEY": server.admin.key, "COLUMNS": "200",
+    }  # fmt: skip
+    done = CliRunner().invoke(grovekeeper, typed, env=environ)
+    assert words in done.stdout, done.output
 
 
 @pytest.mark.parametrize(

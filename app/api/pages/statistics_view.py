@@ -150,7 +150,9 @@ def error_before(asked: TableQuoteOut) -> str:
             asked.table["column"], asked.n_cells, asked.resolution, asked.half_width
         )
     width = error_in_words(asked.half_width)
-    unit = "rows" if asked.unit == "rows" else f"(in the unit of {asked.unit})"
+    unit = asked.unit
+    if unit not in ("rows", "days"):
+        unit = f"(in the unit of {unit})"
     return f"{which} will be within ± {width} {unit} of the exact one, 95 times of 100."
 
 
@@ -236,7 +238,7 @@ def shown_table(table: StatisticsTableOut) -> ShownTable:
     return ShownTable(
         title=statistic_words.title(table.table),
         columns=[axis.column for axis in table.axes] or ["of"],
-        measure="rows" if counts_rows else f"{statistic}, in {table.unit}",
+        measure="rows" if counts_rows else f"{statistic}, {_measured_in(table)}",
         span=span,
         error=error,
         lines=_lines(table, from_zero=statistic in _FROM_ZERO),
@@ -244,6 +246,13 @@ def shown_table(table: StatisticsTableOut) -> ShownTable:
         total=total,
         grid=_grid(table) if counts_rows and len(table.axes) > 1 else None,
     )
+
+
+def _measured_in(table: StatisticsTableOut) -> str:
+    """What the numbers of a table are; those of some statistics of dates are dates."""
+    if isinstance(table.rows[0].low, str):
+        return "a date"
+    return f"in {table.unit}"
 
 
 def _as_number(value: float | str) -> float:

@@ -337,9 +337,12 @@ def _in_words(cell: dict[str, Any]) -> str:
 
 
 def _unit(table: Table) -> str:
-    """What the numbers of a table are measured in."""
+    """What the numbers of a table are measured in; distances of dates are in days."""
     if table.value is None:
         return "rows"
+    name = table.value.name
+    if table.value.first_day is not None:
+        name = "days"
     if table.statistic == VARIANCE:
-        return f"{table.value.name}²"
-    return table.value.name
+        return f"{name}²"
+    return name

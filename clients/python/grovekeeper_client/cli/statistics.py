@@ -325,7 +325,7 @@ def _error(item: dict[str, Any]) -> str:
     if item["unit"] == "rank":
         cell = error_in_words(item["resolution"])
         return f"{width} rows in rank, of cells at most {cell} wide"
-    return width if item["unit"] != "rows" else f"{width} rows"
+    return f"{width} {item['unit']}" if item["unit"] in ("rows", "days") else width
 
 
 def _show_made(
