@@ -151,7 +151,7 @@ def error_before(asked: TableQuoteOut) -> str:
         )
     width = error_in_words(asked.half_width)
     unit = asked.unit
-    if unit not in ("rows", "days"):
+    if unit not in ("rows", "days", "days²"):
         unit = f"(in the unit of {unit})"
     return f"{which} will be within ± {width} {unit} of the exact one, 95 times of 100."
 

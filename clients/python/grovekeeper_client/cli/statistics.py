@@ -325,7 +325,9 @@ def _error(item: dict[str, Any]) -> str:
     if item["unit"] == "rank":
         cell = error_in_words(item["resolution"])
         return f"{width} rows in rank, of cells at most {cell} wide"
-    return f"{width} {item['unit']}" if item["unit"] in ("rows", "days") else width
+    if item["unit"] in ("rows", "days", "days²"):
+        return f"{width} {item['unit']}"
+    return width
 
 
 def _show_made(

@@ -28,15 +28,14 @@ from grovekeeper_forests.data.coded_rows import CodedPart, Parts
 from grovekeeper_forests.data.encoding import Encoding
 from grovekeeper_forests.kernels import boosting as kernels
 from grovekeeper_forests.kernels import fourth_roots, node_rows
+from grovekeeper_forests.kernels.arrays import Int32Array, Int64Array
 from grovekeeper_forests.kernels.boosting import MASK_WORDS
 
 
 class LocalBoostedRows:
     """Boosted rows in this process's memory."""
 
-    def __init__(
-        self, X: NDArray[np.uint8], y: NDArray[np.int32], *, n_classes: int
-    ) -> None:
+    def __init__(self, X: NDArray[np.uint8], y: Int32Array, *, n_classes: int) -> None:
         """Keeps references to the PRIVATE arrays.
 
         Args:
@@ -44,7 +43,7 @@ class LocalBoostedRows:
             y: int32 ``(n_rows,)`` classes, or codes of a number.
         """
         self._X, self._y, self._n_classes = X, y, n_classes
-        self._last: tuple[Trees, NDArray[np.int32]] | None = None
+        self._last: tuple[Trees, Int32Array] | None = None
 
     @classmethod
     def of(cls, part: CodedPart) -> Self:
@@ -55,13 +54,11 @@ class LocalBoostedRows:
             n_classes=part.encoding.schema.n_classes,
         )
 
-    def class_counts(self) -> NDArray[np.int64]:
+    def class_counts(self) -> Int64Array:
         """See :class:`BoostedRows`."""
         return np.bincount(self._y, minlength=self._n_classes).astype(np.int64)
 
-    def code_counts(
-        self, features: slice, *, n_codes: NDArray[np.int32]
-    ) -> NDArray[np.int64]:
+    def code_counts(self, features: slice, *, n_codes: Int32Array) -> Int64Array:
         """See :class:`BoostedRows`."""
         counts = node_rows.class_histogram(
             np.ascontiguousarray(self._X[:, features].T),
@@ -70,22 +67,22 @@ class LocalBoostedRows:
             n_bins=n_codes[features],
             onto=node_rows.no_sums(1, self._n_classes, n_bins=n_codes[features]),
         )
-        of_root: NDArray[np.int64] = counts[0]
+        of_root: Int64Array = counts[0]
         return of_root
 
-    def leaf_counts(self, tree: Trees) -> NDArray[np.int64]:
+    def leaf_counts(self, tree: Trees) -> Int64Array:
         """See :class:`BoostedRows`."""
         leaf = self._leaves(tree)[0]
         return node_rows.leaf_histogram(
             leaf, self._y, n_leaves=tree.n_leaves, n_classes=self._n_classes
         )
 
-    def start(self, scores: NDArray[np.int64], scales: Scales) -> None:
+    def start(self, scores: Int64Array, scales: Scales) -> None:
         """See :class:`BoostedRows`."""
         self._scales = scales
         self._scores = np.tile(scores, (len(self._y), 1))
 
-    def sums(self, tree: Trees) -> NDArray[np.int64]:
+    def sums(self, tree: Trees) -> Int64Array:
         """See :class:`BoostedRows`."""
         gradients = self._gradients()
         leaf = self._leaves(tree)[0]
@@ -93,17 +90,17 @@ class LocalBoostedRows:
             leaf, gradients, count=self._scales.count, n_leaves=tree.n_leaves
         )
 
-    def add_scores(self, tree: Trees, leaf_scores: NDArray[np.int32]) -> None:
+    def add_scores(self, tree: Trees, leaf_scores: Int32Array) -> None:
         """See :class:`BoostedRows`."""
         node_rows.add_leaf_scores(
             self._scores, self._leaves(tree), leaf_scores[np.newaxis]
         )
 
-    def _gradients(self) -> NDArray[np.int32]:
+    def _gradients(self) -> Int32Array:
         """The gradient of every row, int32 ``(n_rows, n_scores)``."""
         return kernels.gradients(self._scores, self._y, self._scales)
 
-    def _leaves(self, tree: Trees) -> NDArray[np.int32]:
+    def _leaves(self, tree: Trees) -> Int32Array:
         """The leaf of every row, int32 ``(1, n_rows)``; kept for the next call, which
         usually has the same tree.
         """
@@ -114,7 +111,7 @@ class LocalBoostedRows:
             self._last = tree, reached
         return self._last[1]
 
-    def tally(self, shift: NDArray[np.int64]) -> NDArray[np.int64]:
+    def tally(self, shift: Int64Array) -> Int64Array:
         """See :class:`BoostedRows`."""
         return read.tally_margins(self._scores + shift, self._y)
 
@@ -122,28 +119,26 @@ class LocalBoostedRows:
 class LocalNumberRows(LocalBoostedRows):
     """Boosted rows, whose label is a number, in this process's memory."""
 
-    def target_counts(
-        self, edges: NDArray[np.int32], middle: int | None = None
-    ) -> NDArray[np.int64]:
+    def target_counts(self, edges: Int32Array, middle: int | None = None) -> Int64Array:
         """See :class:`BoostedRows`."""
         return number_targets.target_counts(edges, self._y, middle)
 
-    def residual_sums(self, scales: Scales) -> NDArray[np.int64]:
+    def residual_sums(self, scales: Scales) -> Int64Array:
         """See :class:`BoostedRows`."""
         residuals = self._residuals(scales)
         total = residuals.sum(dtype=np.int64)
         count = scales.count * len(residuals)
         return np.array([total, count], dtype=np.int64)
 
-    def start(self, scores: NDArray[np.int64], scales: Scales) -> None:
+    def start(self, scores: Int64Array, scales: Scales) -> None:
         """See :class:`BoostedRows`; the scores of all rows begin at 0."""
         self._scales, self._start = scales, scores
         self._scores = np.zeros((len(self._y), 1), dtype=np.int64)
 
-    def _gradients(self) -> NDArray[np.int32]:
+    def _gradients(self) -> Int32Array:
         return self._residuals(self._scales)
 
-    def _residuals(self, scales: Scales) -> NDArray[np.int32]:
+    def _residuals(self, scales: Scales) -> Int32Array:
         return kernels.gradients_of_numbers(self._scores, self._y, self._start, scales)
 
 
@@ -159,56 +154,52 @@ class BoostedRows:
         """Keeps parts in the form of :class:`LocalBoostedRows`."""
         self._parts = parts
 
-    def class_counts(self) -> NDArray[np.int64]:
+    def class_counts(self) -> Int64Array:
         """Rows per class: int64 ``(n_classes,)``."""
         return self._parts.total("class_counts")
 
-    def target_counts(
-        self, edges: NDArray[np.int32], middle: int | None = None
-    ) -> NDArray[np.int64]:
+    def target_counts(self, edges: Int32Array, middle: int | None = None) -> Int64Array:
         """Rows by the code of a label that is a number, or by its distance from
         ``middle``, a released code, between edges: int64 ``(n_edges + 1,)``.
         """
         return self._parts.total("target_counts", edges, middle)
 
-    def residual_sums(self, scales: Scales) -> NDArray[np.int64]:
+    def residual_sums(self, scales: Scales) -> Int64Array:
         """The sum of the clipped residuals of all rows, and their scaled count: int64
         ``(2,)``; of a label that is a number.
         """
         return self._parts.total("residual_sums", scales)
 
-    def code_counts(
-        self, features: slice, *, n_codes: NDArray[np.int32]
-    ) -> NDArray[np.int64]:
+    def code_counts(self, features: slice, *, n_codes: Int32Array) -> Int64Array:
         """Rows per code of consecutive features and class: int64 ``(Σ
         n_codes[features], n_classes)``.
         """
         return self._parts.total("code_counts", features, n_codes=n_codes)
 
-    def leaf_counts(self, tree: Trees) -> NDArray[np.int64]:
+    def leaf_counts(self, tree: Trees) -> Int64Array:
         """Rows per leaf of a tree and class: int64 ``(n_leaves, n_classes)``."""
         return self._parts.total("leaf_counts", tree)
 
-    def start(self, scores: NDArray[np.int64], scales: Scales) -> None:
+    def start(self, scores: Int64Array, scales: Scales) -> None:
         """Sets the scores of every row to the released start scores, int64
         ``(n_scores,)``, and keeps the scales. Where the label is a number, ``scores``
         are its start and spread.
         """
         self._parts.each("start", scores, scales)
 
-    def sums(self, tree: Trees) -> NDArray[np.int64]:
+    def sums(self, tree: Trees) -> Int64Array:
         """Gradient sums and scaled counts of every leaf of a tree: int64 ``(n_leaves,
         n_scores + 1)``.
         """
         return self._parts.total("sums", tree)
 
-    def add_scores(self, tree: Trees, leaf_scores: NDArray[np.int32]) -> None:
+    def add_scores(self, tree: Trees, leaf_scores: Int32Array) -> None:
         """Adds the released scores of the leaves of a tree, int32 ``(n_leaves,
         n_scores)``.
         """
         self._parts.each("add_scores", tree, leaf_scores)
 
-    def tally(self, shift: NDArray[np.int64]) -> NDArray[np.int64]:
+    def tally(self, shift: Int64Array) -> Int64Array:
         """Rows by the margin of their scores, int64; see
         ``grovekeeper_forests.algorithms.nbrt.read``.
 
@@ -237,8 +228,8 @@ _WORD_BITS: Final = 64
 
 
 def first_split_utilities(
-    encoding: Encoding, code_counts: Callable[[slice], NDArray[np.int64]]
-) -> NDArray[np.int64]:
+    encoding: Encoding, code_counts: Callable[[slice], Int64Array]
+) -> Int64Array:
     """The utility ‖left‖₄ + ‖right‖₄, in whole rows, of every split that the bins
     allow.
 
@@ -298,8 +289,8 @@ def sides_of_first_split(n_leaves: int) -> list[int]:
 
 
 def scores_of_first_tree(
-    released: NDArray[np.int64], count: int, *, n_leaves: int
-) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    released: Int64Array, count: int, *, n_leaves: int
+) -> tuple[Int64Array, Int32Array]:
     """Start scores and leaf scores of the first tree: post-processing (lemma L7), equal
     on every machine.
 
