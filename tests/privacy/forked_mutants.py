@@ -50,9 +50,13 @@ def _run(folder: Path, *, module: str, part: str, test: str, **options: bool) ->
     """
     mutants.WITHOUT_EFFECT = folder / "reasons.json"  # type: ignore[misc]
     mutants.PROGRESS = folder / "mutants.jsonl"  # type: ignore[misc]
+    mutants.NOTICED = folder / "noticed.xz"  # type: ignore[misc]
     mutants.TRACES = folder / "traces"  # type: ignore[misc]
     made = [mutant for mutant in mutants_of(module) if part in mutant.key]
-    return mutants.run(made[:4], [test], **options)
+    status = mutants.run(made[:4], [test], **options)
+    mutants.keep()
+    mutants.PROGRESS.unlink()
+    return status
 
 
 if __name__ == "__main__":

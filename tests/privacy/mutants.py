@@ -12,6 +12,8 @@ list names a mutant that is not made any more.
 
 A run that was stopped goes on where it ended: a mutant is not judged again while its
 module and the test that noticed it are as they were. ``--anew`` judges all of them.
+``--keep`` adds what was noticed to a file of the repository, so that the next developer
+goes on there: a whole run takes hours.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import ast
 import gc
 import hashlib
 import json
+import lzma
 import os
 import pickle
 import re
@@ -122,6 +125,9 @@ PROGRESS: Final = ROOT / ".pytest_cache" / "mutants.jsonl"
 noticed it then runs first.
 """
 
+NOTICED: Final = Path(__file__).with_name("mutants_noticed.jsonl.xz")
+"""The same for mutants that a test noticed, of all runs that ended with ``--keep``."""
+
 TRACES: Final = PROGRESS.with_name("mutants_tests.pickle")
 """The lines that each test entered, and the time that it took, for the text of the test
 and of what it entered.
@@ -180,13 +186,21 @@ def main(arguments: Sequence[str]) -> int:
         action="store_true",
         help="judge mutants again that were judged in an earlier run",
     )
+    parser.add_argument(
+        "--keep",
+        action="store_true",
+        help="add what was noticed to the repository, also by earlier runs here, and what is out of date leaves it",
+    )
     given = parser.parse_args(arguments)
     mutants = [
         mutant for module in given.modules or modules() for mutant in mutants_of(module)
     ]
     is_complete = not given.modules
     by = {"n_processes": given.processes, "seconds": given.seconds, "anew": given.anew}
-    return run(mutants, FOLDERS, is_complete=is_complete, **by)
+    status = run(mutants, FOLDERS, is_complete=is_complete, **by)
+    if given.keep:
+        keep()
+    return status
 
 
 def run(
@@ -726,8 +740,10 @@ def _named(path: Path) -> frozenset[str]:
 
 
 @cache
+@cache
 def _digest(paths: tuple[Path, ...]) -> str:
-    return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()
+    texts = b"".join(path.read_bytes() for path in paths)
+    return hashlib.sha256(texts).hexdigest()[:16]
 
 
 def _basis(mutant: Mutant, outcome: str) -> str:
@@ -848,6 +864,19 @@ def _earlier() -> dict[str, str]:
     return {key: outcome for key, outcome, _ in _lines()}
 
 
+def keep() -> None:
+    """Writes which mutants of today's code today's tests noticed."""
+    mutants = [mutant for module in modules() for mutant in mutants_of(module)]
+    judged = _judged(mutants)
+    lines = [
+        json.dumps([mutant.key, outcome, _basis(mutant, outcome)])
+        for mutant in mutants
+        if (outcome := judged.get(mutant.key, SURVIVED)) != SURVIVED
+    ]
+    NOTICED.write_bytes(lzma.compress("\n".join(lines).encode()))
+    print(f"{len(lines)} of {len(mutants)} mutants are kept as noticed")
+
+
 def _judged(mutants: Sequence[Mutant]) -> dict[str, str]:
     """Outcomes of earlier runs from texts that are as they were."""
     by_key = {mutant.key: mutant for mutant in mutants}
@@ -859,11 +888,12 @@ def _judged(mutants: Sequence[Mutant]) -> dict[str, str]:
 
 
 def _lines() -> list[tuple[str, str, str]]:
-    if not PROGRESS.exists():
-        return []
+    kept = lzma.decompress(NOTICED.read_bytes()).decode() if NOTICED.exists() else ""
+    here = PROGRESS.read_text() if PROGRESS.exists() else ""
     return [
         (key, outcome, basis)
-        for key, outcome, basis in map(json.loads, PROGRESS.read_text().splitlines())
+        for text in (kept, here)
+        for key, outcome, basis in map(json.loads, text.splitlines())
     ]
 
 
