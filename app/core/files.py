@@ -268,7 +268,7 @@ class Directory:
 
 @dataclass(frozen=True)
 class StoredFile:
-    """A store, and the name of a file there."""
+    """A name in a store, with the methods of :class:`Store` for it."""
 
     store: Store
     name: str
@@ -278,7 +278,19 @@ class StoredFile:
         """The file at a path of this machine."""
         return cls(Directory(path.parent), path.name)
 
+    def new(self, *, existing: Existing) -> AbstractContextManager[BinaryIO]:
+        return self.store.new(self.name, existing=existing)
+
+    def open(self) -> BinaryIO:
+        return self.store.open(self.name)
+
+    def local(self) -> Path:
+        return self.store.local(self.name)
+
+    def delete(self) -> None:
+        self.store.delete(self.name)
+
     def read_bytes(self) -> bytes:
         """The whole content."""
-        with self.store.open(self.name) as file:
+        with self.open() as file:
             return file.read()

@@ -255,7 +255,7 @@ class SealedFile:
         """Opens a file that gets its name when the block ends well; see
         :meth:`app.core.files.Store.new`.
         """
-        with self.file.store.new(self.file.name, existing=existing) as file:
+        with self.file.new(existing=existing) as file:
             writer = Writer(file, self.key, name=self.basename)
             yield writer
             if not writer.closed:
@@ -269,7 +269,7 @@ class SealedFile:
             SealBroken: the file is damaged, incomplete or of another key.
             OSError: the store does not answer.
         """
-        file = self.file.store.open(self.file.name)
+        file = self.file.open()
         try:
             return Reader(file, self.key, name=self.basename)
         except BaseException:

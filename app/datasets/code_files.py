@@ -52,7 +52,7 @@ def file_of(rows: SealedFile, rows_id: bytes, public: Encoding) -> SealedFile | 
     if not isinstance(rows.file.store, Directory):
         return None
     digest = _digest(public)
-    path = rows.file.store.local(rows.file.name)
+    path = rows.file.local()
     path = row_files.codes_folder(path) / f"{path.stem}.{digest.hex()[:16]}.codes"
     # The whole digest is in the key: bins whose names are equal by chance cannot read
     # the codes of one another.

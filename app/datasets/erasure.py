@@ -177,7 +177,7 @@ def _keep(
     except SealBroken:
         fingerprints = np.empty(0, dtype=f"V{FINGERPRINT_BYTES}")
     if len(fingerprints) != len(stays):
-        prints.file.store.delete(prints.file.name)
+        prints.file.delete()
         return
     with prints.new(existing="replace") as written:
         written.write(fingerprints[stays].tobytes())

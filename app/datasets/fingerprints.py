@@ -257,7 +257,7 @@ def compare(
 
 
 def _size_bytes(file: SealedFile) -> int:
-    with file.file.store.open(file.file.name) as stored:
+    with file.file.open() as stored:
         return stored.seek(0, os.SEEK_END)
 
 

@@ -80,7 +80,7 @@ class Ingestion:
         prints = row_files.sealed_prints(self.store, "ds_a", "ep_a", key=DATA_KEY)
         # a test that ingests a second body has removed the rows
         if not path_of(self.destination).exists():
-            prints.file.store.delete(prints.file.name)
+            prints.file.delete()
         return ingest_rows(
             io.BytesIO(body) if isinstance(body, bytes) else body,
             self.destination,

@@ -150,10 +150,7 @@ class Manifest:
 
 def copy(source: StoredFile, target: StoredFile) -> FileFacts:
     """Copies a file durably and returns the facts of the copied bytes."""
-    with (
-        source.store.open(source.name) as reader,
-        target.store.new(target.name, existing="refuse") as writer,
-    ):
+    with source.open() as reader, target.new(existing="refuse") as writer:
         return _pump(reader, writer)
 
 

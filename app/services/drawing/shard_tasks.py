@@ -172,9 +172,8 @@ async def look(files: bytes) -> bytes:
 def _try_to_open(files: bytes) -> bytes:
     try:
         for file in remote.loads(files):
-            stored = _stored(file)
-            with stored.store.open(stored.name) as opened:
-                opened.read(1)
+            with _stored(file).open() as stored:
+                stored.read(1)
     except Exception:  # noqa: BLE001  (the log of this process says which; nothing private was read)
         _log.exception(
             "this Dask worker cannot read the rows of a job, which waits, uncharged"
