@@ -13,9 +13,9 @@ without cause or context.
 
 import hmac
 import itertools
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from os import urandom
 from typing import BinaryIO
 
 import numpy as np
@@ -269,7 +269,7 @@ class _Intake:
         recognised = [prints, *(column.to_numpy() for column in arrays[first_own:])]
         if units is None:
             # random: by its position, the cell of a row would depend on the rows before
-            row_ids = os.urandom(ROW_ID_BYTES * len(arrays[0]))
+            row_ids = urandom(ROW_ID_BYTES * len(arrays[0]))
         else:
             unit_ids, is_admitted = self._admit(units)
             recognised.append(unit_ids)

@@ -115,7 +115,9 @@ def _fixed() -> Iterator[_Fixed]:
         patch.object(stamps, "now", fixed.now),
         patch.object(stamps, "new", fixed.new_id),
         patch.object(secrets, "token_bytes", fixed.secret),
-        patch("app.datasets.ingest.os.urandom", fixed.row_ids),
+        # Of this module alone: SQLAlchemy takes bytes of os.urandom, too, also in the
+        # thread of upkeep, whose number of rounds depends on the load of the machine.
+        patch("app.datasets.ingest.urandom", fixed.row_ids),
         patch("grovekeeper_forests.noise.randomness.urandom", fixed.key_of_draws),
         patch.object(random, "_urandom", fixed.label),
         patch.object(Ed25519PrivateKey, "generate", fixed.signing_key),
