@@ -274,6 +274,23 @@ def test_an_account_goes_on_as_it_is_or_not_at_all(
 
 
 @on_one_database
+def test_a_cap_that_was_lowered_is_not_raised_by_a_new_declaration(
+    installation: Installation,
+) -> None:
+    """A raise needs a reason, and is an act."""
+    dataset = _declared(installation)
+    _spend(installation, dataset.id, "1")
+    lowered = CapIn.model_validate({"cap": "2.5", "reason": "less"})
+    change_cap(installation, OWNER, dataset.id, lowered, request=None)
+    delete_dataset(installation, OWNER, dataset.id)
+    with pytest.raises(AccountDiffers) as refused:
+        _declared(installation)
+    assert list(refused.value.differs) == ["cap"]
+    budget = {"accountant": "pure", "epsilon": "2.5"}
+    assert _declared(installation, budget=budget).account.remaining == "1.5"
+
+
+@on_one_database
 def test_another_owner_learns_that_the_name_is_taken_and_no_more(
     installation: Installation,
 ) -> None:

@@ -15,7 +15,13 @@ from pathlib import Path
 import pytest
 from sqlalchemy.orm import Session
 
-from app.core.errors import DatasetDeleted, JobFinished, LeaseLost, Unavailable
+from app.core.errors import (
+    DatasetDeleted,
+    JobFinished,
+    LeaseLost,
+    RoleMissing,
+    Unavailable,
+)
 from app.core.processes import Stop
 from app.db.database import Database
 from app.jobs import queue
@@ -29,6 +35,7 @@ from app.services.jobs import show_jobs
 from app.services.jobs.task import OUTPUT, JobTask
 from tests.support.crash_scene import OWNER, Scene
 from tests.support.job_kinds import perform_here, run_here, submitted_and_claimed
+from tests.support.ruled import SECOND, grant
 from tests.support.sweeping import expired_at, tidy_after_a_lease
 
 pytestmark = pytest.mark.contract
@@ -162,6 +169,16 @@ def test_a_queued_job_that_is_cancelled_costs_nothing_and_never_runs(
     with pytest.raises(JobFinished):
         show_jobs.cancel_job(scene.installation, OWNER, job_id)
     assert scene.kinds_of(job_id) == ["reserve", "void"]
+
+
+def test_a_submitter_that_lost_its_role_does_not_cancel_its_job(scene: Scene) -> None:
+    """A job that is not its submitter's any more is the owner's alone to end."""
+    grant(scene, "analyst")
+    job_id = scene.submit_job(key="k", by=SECOND)
+    grant(scene, "predictor")
+    with pytest.raises(RoleMissing):
+        show_jobs.cancel_job(scene.installation, SECOND, job_id)
+    assert scene.end(job_id) == ("queued", None, ["reserve"])
 
 
 def test_a_claimed_job_that_is_cancelled_is_never_charged(scene: Scene) -> None:

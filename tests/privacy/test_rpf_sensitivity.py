@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grovekeeper_forests.algorithms.rpf import grow
+from grovekeeper_forests.algorithms.rpf import grow, reweighted_rows
 from grovekeeper_forests.algorithms.rpf.grow import split_utilities
 from grovekeeper_forests.algorithms.rpf.reweighted_rows import LocalReweightedRows
 from grovekeeper_forests.data.encoding import Encoding, pairs_of_schema
@@ -269,3 +269,19 @@ def test_sums_over_parts_of_the_rows_are_the_sums_over_all(
     ]
 
     assert np.array_equal(sum(parts), whole)
+
+
+def test_sums_onto_those_of_other_parts_hold_where_columns_are_counted_in_slabs(
+    many: tuple[list[Row], list[np.ndarray]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, trees = many
+    first = trees[0][:2].tolist()
+    nodes = np.array([0], dtype=np.int32)
+    whole = weighted(rows, first).class_histogram(slice(0, 5), nodes)
+    monkeypatch.setattr(reweighted_rows, "_SLAB", 2)
+    sums = None
+    for start in range(0, 400, 90):
+        part = weighted(rows[start : start + 90], first)
+        sums = part.class_histogram(slice(0, 5), nodes, sums)
+
+    assert np.array_equal(sums, whole)

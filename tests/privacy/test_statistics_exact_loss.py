@@ -174,6 +174,17 @@ def test_one_row_moves_each_measure_by_what_its_event_states(account: str) -> No
 
 
 @pytest.mark.parametrize("account", ACCOUNTS)
+def test_a_number_beyond_its_bounds_moves_no_measure_further(account: str) -> None:
+    """Rows are stored inside their bounds; the sums do not rely on it."""
+    plan = planned("sum", "sums", "mean", "variance", terms=ACCOUNTS[account])
+    events = [part.event for part in plan.event.parts]
+    nothing = exact(plan, ())
+    for row in itertools.product((-9.0, 9.0), (-9.0, 9.0), (0,), (0, 1)):
+        for event, one, none in zip(events, exact(plan, (row,)), nothing, strict=True):
+            require_stated(event, one - none)
+
+
+@pytest.mark.parametrize("account", ACCOUNTS)
 def test_one_label_moves_each_measure_by_what_its_event_states(account: str) -> None:
     terms = replace(ACCOUNTS[account], adjacency=Adjacency.LABEL)
     plan = planned(*OF_LABELS, terms=terms)

@@ -168,10 +168,15 @@ def test_yaml_by_accept_has_the_same_content(idle_server: Server) -> None:
 
 
 def test_a_population_has_a_document(idle_server: Server) -> None:
-    population = idle_server.admin.http.post(
-        "/populations", json=new_population()
-    ).json()["id"]
-    document = _document(idle_server, population)
+    http = idle_server.admin.http
+    population = http.post("/populations", json=new_population()).json()
+    for _ in range(2):
+        member = idle_server.declared(population=population["name"])["id"]
+        path = f"/ledger/{member}/reservations"
+        charged = http.post(path, json=EXTERNAL, headers=new_idempotency_key())
+        assert charged.status_code == 201
+    document = _document(idle_server, population["id"])
+    assert document["facts"]["external_charges"] == 2, "those of all members"
     complete(document, OWNER)
     assert (document["missing"]["required"], _problems(document["record"])) == ([], [])
 

@@ -45,6 +45,7 @@ from app.services.backup import layout
 from app.services.backup.layout import Manifest
 from app.services.backup.move import move_database
 from app.services.backup.restore import restore_backup
+from app.services.installation import UNFINISHED_RESTORE
 from grovekeeper_client.cli.problems import ExitCode
 from grovekeeper_forests.privacy.scope import WHOLE
 from grovekeeper_verifier import control_export, dataset_replay
@@ -539,6 +540,17 @@ def test_a_database_is_not_moved_twice_or_over_another(old: Old) -> None:
     with pytest.raises(InstallationError, match="the new database is not empty"):
         old.move()
     assert _rows(old.settings.database_url) == before
+
+
+def test_nothing_is_moved_beside_a_killed_restore(old: Old) -> None:
+    """The next restore would take the moved rows for its own, and end."""
+    mark = old.settings.home / UNFINISHED_RESTORE
+    mark.touch()
+    with pytest.raises(InstallationError, match=r"a restore into .* is not complete"):
+        old.move()
+    assert _rows(old.settings.database_url) == {}
+    mark.unlink()
+    old.move()
 
 
 def test_a_missing_database_is_named(old: Old) -> None:

@@ -86,6 +86,27 @@ def test_a_key_has_its_share_of_the_threads_and_no_more() -> None:
     assert asyncio.run(run()) == ["a", "a", "b", "b"]
 
 
+def test_requests_of_unknown_keys_leave_the_share_of_a_known_key() -> None:
+    """Whoever has no key could otherwise occupy every thread."""
+
+    async def run() -> list[str | None]:
+        turns, begun = Turns(5, 2), list[str | None]()
+
+        async def request(key_id: str | None) -> None:
+            await turns.begin(_client(key_id))
+            begun.append(key_id)
+
+        asked = [*[None] * 6, "a", "a"]
+        tasks = [asyncio.create_task(request(key_id)) for key_id in asked]
+        await _settled()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return begun
+
+    assert asyncio.run(run()) == [None, None, None, "a", "a"]
+
+
 def test_work_of_a_client_that_went_away_does_not_begin() -> None:
     assert _order("aaab", act=lambda clients: clients[1].leave()) == "aab"
     with pytest.raises(ClientDisconnect):

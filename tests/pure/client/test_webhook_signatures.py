@@ -30,6 +30,15 @@ def test_two_signatures_prove_neither_another_body_nor_another_time() -> None:
         verified(NEW, _signed(NEW, EARLIER, age_s=301), BODY)
 
 
+@pytest.mark.parametrize("age_s", [400, -400])
+def test_a_signature_from_another_time_proves_nothing(age_s: int) -> None:
+    """One from the future would be new for ever: whoever saw it could wait."""
+    signature = _signed(NEW, age_s=age_s)
+    assert verified(NEW, signature, BODY, tolerance_s=500)
+    with pytest.raises(SignatureInvalid):
+        verified(NEW, signature, BODY)
+
+
 def test_a_header_of_another_form_is_refused() -> None:
     time_part, first, second = _signed(NEW, EARLIER).split(",")
     for header in (

@@ -6,7 +6,9 @@ import copy
 import os
 import pickle
 import re
+import threading
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
@@ -274,6 +276,36 @@ def test_fits_clones_and_copies_share_the_limit_of_their_account() -> None:
     with pytest.raises(LimitExceeded, match=r"0\.5 ε requested, 0 ε left"):
         forest.fit(FRAME, LABELS)
     assert account.spent == "2.5"
+
+
+class _Turnstile:
+    """A lock that lets nobody in before two threads have come to it."""
+
+    def __init__(self) -> None:
+        self._both = threading.Barrier(2, timeout=60)
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        self._both.wait()
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+def test_two_fits_at_once_do_not_both_take_what_is_left_for_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    account = InProcessAccount("0.5")
+    monkeypatch.setattr(account, "_turn", _Turnstile())
+    forests = [
+        RandomPrivateForest("0.5", schema=SCHEMA, account=account) for _ in range(2)
+    ]
+    with ThreadPoolExecutor(2) as threads:
+        fits = [threads.submit(forest.fit, FRAME, LABELS) for forest in forests]
+    refusals = [fit.exception() for fit in fits if fit.exception() is not None]
+    assert [type(refusal) for refusal in refusals] == [LimitExceeded]
+    assert (account.spent, len(account.receipts)) == ("0.5", 1)
 
 
 def test_an_account_is_taken_to_no_other_process() -> None:
