@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any, TypeAlias
 
+from grovekeeper_common.number_text import number_of, text_of_number
 from grovekeeper_common.number_words import error_in_words
 
 _DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
@@ -16,6 +17,7 @@ _NUMBER = rf"{_DATE}|[+-]?(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[0-9]{{1,3
 _MOST_PLACES = 99
 _MOST_CHARS = 160
 _PRIVATE = "quantiles"
+_COUNTED = re.compile(rf" *({_PRIVATE} *: *)?([0-9]+) *")
 _RANGE = re.compile(rf" *({_NUMBER})? *\.\. *({_NUMBER})? *")
 _LIKE_A_RANGE = re.compile(r" *(?:[-+.]?[0-9][^,\"]*)?\.\.(?: *[-+.]?[0-9][^,\"]*)?")
 """A range of which an end may be misspelt, as a day is in ``01.01.2020..``."""
@@ -59,7 +61,7 @@ def _condition_in_words(condition: Mapping[str, Any]) -> str:
 def _bound_in_words(bound: float | str) -> str:
     if isinstance(bound, str):
         return bound
-    return f"{bound:.15g}"
+    return text_of_number(bound)
 
 
 def error_of_some_rows(at_size: float | None) -> str:
@@ -140,12 +142,12 @@ def bins_of(text: str) -> tuple[str, Bins]:
         ValueError: the text states no bins.
     """
     name, values = _named(text)
-    if values.strip().isdecimal():
-        return name, int(values)
-    kind, _, number = values.partition(":")
-    if kind.strip() == _PRIVATE and number.strip().isdecimal():
-        return name, {_PRIVATE: int(number)}
-    return name, [_finite(edge) for edge in values.split(",") if edge]
+    counted = _COUNTED.fullmatch(values)
+    if counted is None:
+        edges = values.strip().removesuffix(",").split(",")
+        return name, list(map(_finite, edges))
+    number = int(counted[2])
+    return name, {_PRIVATE: number} if counted[1] else number
 
 
 def all_bins(texts: Iterable[str]) -> dict[str, Bins]:
@@ -174,8 +176,10 @@ def error_of(text: str) -> dict[str, str]:
     if percent == text.strip():
         return {"error": percent}
     try:
+        # refuses 1_0, which is ten for Decimal
+        number_of(percent)
         share = Decimal(percent) / 100
-    except ArithmeticError:
+    except (ArithmeticError, ValueError):
         share = Decimal("nan")
     # a few characters, such as 1e99999, can be a number of very many digits
     if not share.is_finite() or abs(share.adjusted()) > _MOST_PLACES:
@@ -204,6 +208,8 @@ def _finite(text: str) -> float | str:
     """A number that JSON can hold, or a date."""
     if re.fullmatch(_DATE, text.strip()):
         return text.strip()
+    if number_of(text) is None:
+        raise ValueError("a number is missing")
     number = float(text)
     if not math.isfinite(number):
         raise ValueError("a number of this size does not exist")

@@ -25,6 +25,9 @@ def test_a_table_has_a_title() -> None:
     mean = {**ALL, "statistic": "mean", "column": "age", "by": ["sex"], "where": where}
     words = "mean of age by sex, where sex is Female or (no value) and age from 18"
     assert title(mean) == words
+    bounds = {"column": "a", "from": 0.30000000000000004, "below": 9007199254740991.0}
+    exact = title({**ALL, "statistic": "count", "where": [bounds]})
+    assert exact == "count, where a from 0.30000000000000004 below 9007199254740991"
     crossed = {**ALL, "statistic": "crosstab", "columns": ["sex", "age"]}
     assert title(crossed) == "crosstab of sex, age"
 
@@ -70,9 +73,18 @@ def test_bins_are_a_number_of_bins_or_edges() -> None:
     assert bins_of("age= 5") == ("age", 5)
     assert bins_of("age=18, 65,") == ("age", [18.0, 65.0])
     assert bins_of("age= quantiles: 5") == ("age", {"quantiles": 5})
+    assert bins_of("age=18,") == ("age", [18.0])
     for text in ("age", "age=few", "age=1,1e999", "age=quantiles:", "age=deciles:5"):
         with pytest.raises(ValueError, match=r"."):
             bins_of(text)
+
+
+@pytest.mark.parametrize(
+    "values", ["1_0", "1_0,20", "\u0663", "\u0663,\u0664", "quantiles:\u0663", "18,,65", ",18", ",", "18,nan"]
+)  # fmt: skip
+def test_bins_are_read_as_uploads_read_numbers(values: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        bins_of(f"age={values}")
 
 
 def test_bins_of_a_column_are_named_once() -> None:
@@ -89,7 +101,7 @@ def test_an_error_is_a_number_or_a_share() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["x%", "1e999999999%", "1e999999%", "1e-999999%", "0e999999%", "inf%", "nan%", "sNaN%"],
+    ["x%", "1_0%", "\u0661%", "%", "1e999999999%", "1e999999%", "1e-999999%", "0e999999%", "inf%", "nan%", "sNaN%"],
 )  # fmt: skip
 def test_an_error_that_is_no_share_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="share"):
