@@ -6,7 +6,7 @@ Tests which tokens of an identity provider are believed.
 import json
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -168,6 +168,36 @@ def test_another_answer_is_not_believed(
 ) -> None:
     with _provider(answer) as address, pytest.raises(Unavailable):
         SigningKeys(address).find("es256")
+
+
+@pytest.mark.parametrize("piece", [b"X-Slow: 1\r\n", b"\r\n{}"])
+def test_a_provider_that_never_ends_its_answer_is_left_in_time(
+    monkeypatch: pytest.MonkeyPatch, piece: bytes
+) -> None:
+    """Each piece comes in time; the head, or the body, never ends."""
+    monkeypatch.setattr(limits, "KEY_SET_WAIT_S", 0.5)
+    released = Event()
+
+    def trickle(handler: BaseHTTPRequestHandler) -> None:
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 99999\r\n")
+        with suppress(OSError):
+            while not released.wait(0.1):
+                handler.wfile.write(piece)
+
+    with _provider(trickle) as address:
+        keys = SigningKeys(address)
+
+        def find() -> None:
+            with pytest.raises(Unavailable):
+                keys.find("es256")
+
+        finder = Thread(target=find, daemon=True)
+        finder.start()
+        finder.join(20)
+        is_left = not finder.is_alive()
+        released.set()
+        finder.join(60)
+    assert is_left
 
 
 def test_a_silent_provider_holds_up_one_thread_and_for_a_limited_time(
