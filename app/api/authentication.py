@@ -68,6 +68,7 @@ browser then takes it over HTTPS from this host alone, so that no neighbour belo
 same domain signs a person in as somebody else.
 """
 
+_USUAL_PORTS = {"http": ":80", "https": ":443"}
 _SESSION = b"grovekeeper/dashboard-session/1"
 
 
@@ -342,7 +343,9 @@ def require_same_origin(request: Request) -> None:
             not name its origin.
     """
     scheme, _, host = request.headers.get("origin", "").partition("://")
-    if not scheme or not host or host != request.headers.get("host"):
+    # a browser leaves the usual port out of an origin, and some proxies add it to a host
+    hosts = (host, host + _USUAL_PORTS.get(scheme, ""))
+    if not scheme or not host or request.headers.get("host") not in hosts:
         raise MalformedRequest("the form was not sent by a page of this service")
 
 

@@ -65,6 +65,12 @@ def test_a_session_needs_a_valid_key_and_never_holds_its_secret(
     )
     assert elsewhere.status_code == 400, "the form's origin is another host"
     headers = {"Host": "budget.example", "Origin": "https://budget.example"}
+    for port, status in (("443", 303), ("80", 400), ("4430", 400)):
+        with_port = headers | {"Host": f"budget.example:{port}"}
+        answer = browser.post(
+            "/ui/sign-in", data={"key": idle_server.admin.key}, headers=with_port
+        )
+        assert answer.status_code == status, "a proxy may add the usual port of HTTPS"
     cookie = browser.post(
         "/ui/sign-in", data={"key": idle_server.admin.key}, headers=headers
     ).headers["Set-Cookie"]
