@@ -488,12 +488,17 @@ class Database:
         Waits for readers for :data:`LOG_WAIT_S` at most; then the log stays until a
         later call. PostgreSQL removes deleted content by vacuum and recycles its log;
         docs/guides/operator-keys.md says what that means for keys.
+
+        Raises:
+            Unavailable: the disk takes no writes, or another writer holds it.
         """
         if self.dialect == "sqlite":
             with self._exclusive(), closing(self.engine.raw_connection()) as connection:
                 connection.execute(f"PRAGMA busy_timeout = {int(LOG_WAIT_S * 1000)}")
                 try:
                     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                except sqlite3.OperationalError as error:  # a full disk, for example
+                    raise Unavailable("the log cannot be emptied now") from error
                 finally:
                     # the pool gives this connection to the next writer, which waits longer
                     wait_ms = int(limits.DATABASE_WRITE_WAIT_S * 1000)

@@ -1,5 +1,6 @@
 """Settings of connections to a SQLite file."""
 
+import resource
 import sqlite3
 import stat
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from app.core.errors import InstallationError
+from app.core.errors import InstallationError, Unavailable
 from app.db.database import Database
 
 pytestmark = pytest.mark.contract
@@ -52,6 +53,29 @@ def test_a_checkpoint_that_fails_leaves_writers_their_patience(
     with pytest.raises(sqlite3.DatabaseError, match="not authorized"):
         database.forget_deleted()
     assert sqlite.execute("PRAGMA busy_timeout").fetchone() == (30_000,)
+    database.close()
+
+
+def test_a_log_that_a_full_disk_keeps_is_emptied_later(
+    sqlite_database_url: str,
+) -> None:
+    """Otherwise a worker ends at its next sweep, and an erasure that is recorded
+    answers 500.
+    """
+    database = Database.open(sqlite_database_url)
+    with database.write() as session:
+        session.execute(text("CREATE TABLE things (cell TEXT)"))
+        session.execute(
+            text("INSERT INTO things VALUES (:cell)"), {"cell": "x" * 99_999}
+        )
+    limits_of_files = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits_of_files[1]))
+    try:
+        with pytest.raises(Unavailable):
+            database.forget_deleted()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits_of_files)
+    database.forget_deleted()
     database.close()
 
 
