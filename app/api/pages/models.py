@@ -44,6 +44,7 @@ from app.services.releases import evaluations
 from app.wire.aliases import AliasName
 from app.wire.base import Reference
 from app.wire.models import ComparedModelOut
+from grovekeeper_common.number_words import few_digits
 from grovekeeper_common.text_cells import CellReader, WrongCell
 from grovekeeper_forests import limits as forest_limits
 from grovekeeper_forests.errors import ParameterInvalid
@@ -308,7 +309,7 @@ def _prediction(visit: Visit, model_id: str, row: Mapping[str, str]) -> _Shown:
     answer = json.loads(predict_rows(*visit.by, model.id, body))
     [label] = answer["labels"]
     shares = zip(answer["classes"], *answer["probabilities"], strict=True)
-    number = None if answer["classes"] else f"{label:.6g}"
+    number = None if answer["classes"] else few_digits(label)
     counts = answer["counts"]
     return _Shown(
         "prediction",

@@ -31,7 +31,7 @@ from app.core.errors import NotFound, RoleMissing
 from app.services.installation import Installation
 from grovekeeper_common import odds_words, scope_words
 from grovekeeper_common.limit_words import limit_in_words
-from grovekeeper_common.number_words import share_in_words
+from grovekeeper_common.number_words import few_digits, share_in_words
 from grovekeeper_common.time_words import hour_in_words
 from grovekeeper_forests.amounts import SYMBOLS
 from grovekeeper_forests.errors import GrovekeeperError
@@ -160,6 +160,7 @@ def _environment() -> Environment:
         "cell": scope_words.cell,
         "covered": scope_words.covered,
         "percent": odds_words.percent,
+        "few_digits": few_digits,
         "share": share_in_words,
         "minute": _exact(words.minute),
         "hour": hour_in_words,

@@ -18,7 +18,11 @@ from app.wire.statistics import (
 )
 from grovekeeper_common import statistic_words
 from grovekeeper_common.declared_labels import labels_of
-from grovekeeper_common.number_words import error_in_words, estimate_in_words
+from grovekeeper_common.number_words import (
+    error_in_words,
+    estimate_in_words,
+    few_digits,
+)
 from grovekeeper_forests.bins.noisy_counts import noise_bound
 from grovekeeper_forests.data.days import day_of
 from grovekeeper_forests.privacy import events
@@ -128,13 +132,9 @@ def _counted(
 def shown_bins(released: ProfileOut) -> list[tuple[str, str]]:
     """The number or date of each released bin's column, and the edges of its bins."""
     return [
-        (feature.name, ", ".join(map(_edge_in_words, feature.edges)))
+        (feature.name, ", ".join(map(few_digits, feature.edges)))
         for feature in released.features
     ]
-
-
-def _edge_in_words(edge: float | str) -> str:
-    return edge if isinstance(edge, str) else f"{edge:g}"
 
 
 def error_before(asked: TableQuoteOut) -> str:

@@ -12,6 +12,8 @@ from decimal import (
 )
 from typing import Any
 
+from grovekeeper_common.number_text import text_of_number
+
 ON_TRAINING_ROWS = "on rows used in training"
 """What stands beside an accuracy that tells little about other rows."""
 
@@ -24,6 +26,7 @@ _DIGITS_OF_WIDTH = 2
 _DIGITS_WITHOUT_WIDTH = 6
 _MOST_DIGITS = 15
 _FIRST_ROUNDED_TO_ONE = 10
+_FIRST_WITH_ALL_DIGITS = 1e5
 _FIRST_WITH_POWER = Decimal(10**_MOST_DIGITS)
 _DIGITS_WITH_POWER = 6
 
@@ -85,6 +88,17 @@ def other_score_in_words(evaluation: Mapping[str, Any]) -> str | None:
         return None
     area = evaluation["auroc"]["estimate"]
     return "AUROC not told" if area is None else f"AUROC {area:.3f}"
+
+
+def few_digits(number: float | str) -> str:
+    """A number with six digits, and with all that stand before its point; a class or a
+    date as it is.
+    """
+    if isinstance(number, str):
+        return number
+    if abs(number) < _FIRST_WITH_ALL_DIGITS:
+        return f"{number:.6g}"
+    return text_of_number(round(number, 1))
 
 
 def share_in_words(part: float) -> str:

@@ -20,7 +20,7 @@ from grovekeeper_client.cli.prediction_rows import check_columns, read_rows
 from grovekeeper_client.cli.written import Written
 from grovekeeper_client.errors import ApiProblem, Unreachable
 from grovekeeper_client.models import predict_rows
-from grovekeeper_common.number_words import counted
+from grovekeeper_common.number_words import counted, few_digits
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def predict(
     rows = [
         [number, label, *(f"{probability:.3f}" for probability in probabilities)]
         for number, (label, probabilities) in enumerate(
-            zip(map(_in_words, labels), shares, strict=True), start=1
+            zip(map(few_digits, labels), shares, strict=True), start=1
         )
     ]
     output.table(
@@ -95,11 +95,6 @@ def predict(
         rows,
         empty="no rows",
     )
-
-
-def _in_words(label: str | float) -> str:
-    """A class, or a number with as many digits as a reader needs."""
-    return label if isinstance(label, str) else f"{label:.6g}"
 
 
 def _predict_file(

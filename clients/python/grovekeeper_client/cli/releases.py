@@ -37,6 +37,7 @@ from grovekeeper_client.cli.training import read_parameters
 from grovekeeper_common.number_words import (
     ON_TRAINING_ROWS,
     error_in_words,
+    few_digits,
     mean_error_in_words,
     other_score_in_words,
     r2_in_words,
@@ -305,7 +306,7 @@ def _errors(evaluation: dict[str, Any]) -> dict[str, str | None]:
     if evaluation["largest_error"] is None:
         return {"largest class alone": _majority(evaluation["majority"])}
     shown: dict[str, str | None] = {
-        "errors clamped at": f"{evaluation['largest_error']:g}"
+        "errors clamped at": few_digits(evaluation["largest_error"])
     }
     for name, words in (
         ("mae", "mean absolute error"),
@@ -474,7 +475,7 @@ def show_profile(
     output.table(["class", "noisy rows", "± (noise sd)"], rows, empty="no classes")
     show_each_table(output, profile)
     bins = [
-        [item["name"], ", ".join(map(_edge, item["edges"]))]
+        [item["name"], ", ".join(map(few_digits, item["edges"]))]
         for item in profile["features"]
     ]
     output.table(
@@ -484,10 +485,3 @@ def show_profile(
     output.hint(
         f"grovekeeper plan {profile['dataset_name']} --epsilon 1 --profile {profile['id']}"
     )
-
-
-def _edge(edge: float | str) -> str:
-    """An edge of bins, which is a date in a column of dates."""
-    if isinstance(edge, str):
-        return edge
-    return f"{edge:g}"

@@ -31,6 +31,7 @@ _Box: TypeAlias = Mapping[int, NDArray[np.bool_]]
 
 MOST_LEVELS: Final = 4
 """Splits on a path that are shown: at most 31 nodes."""
+_FIRST_WITH_ALL_DIGITS: Final = 1e5
 
 
 @dataclass(frozen=True)
@@ -261,7 +262,8 @@ def _bound_in_words(feature: Feature, edge: float) -> str:
     if feature.is_categorical:
         return feature.categories[min(floor(edge), len(feature.categories) - 1)]
     if feature.type == "numeric":
-        return f"{edge:.6g}"
+        # all digits before the point: two questions of a tree would look alike
+        return f"{edge:.6g}" if abs(edge) < _FIRST_WITH_ALL_DIGITS else f"{edge:.1f}"
     return str(plain_number(float(floor(edge)), feature.first_day))
 
 
