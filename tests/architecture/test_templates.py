@@ -21,8 +21,8 @@ COMPUTATIONS = (
     nodes.Slice,
 )
 WRITING_FILTERS = {
-    "capitalize", "cell", "clock", "covered", "entry", "format", "grouped", "hour", "join", "left", "length", "minute",
-    "percent", "replace", "reverse", "sentence", "share", "spent", "striptags", "urlencode",
+    "capitalize", "cell", "clock", "covered", "entry", "few_digits", "format", "grouped", "hour", "join", "left",
+    "length", "minute", "percent", "replace", "reverse", "sentence", "share", "spent", "striptags", "urlencode",
 }  # fmt: skip
 """Filters that write a value in another way. Those that choose or compute values belong
 into Python: ``map``, ``selectattr``, ``sum``, ``max`` and their like.
