@@ -62,7 +62,8 @@ _ED25519 = "Ed25519"
 """The newer name of EdDSA with this curve (RFC 9864)."""
 
 REFUSALS: Mapping[str, str] = {
-    "malformed": "it is too long, or its parts are no base64 or no JSON objects with each name once",
+    "too-long": f"it has more than {limits.MAX_TOKEN_CHARS} characters: does the provider list all groups of a person?",
+    "malformed": "its parts are no base64 or no JSON objects with each name once",
     "key-unknown": "the provider has no key with its `kid`",
     "key-unsuited": f"the provider's key for it is none for signatures with {', '.join(ALGORITHMS)}",
     "kid-missing": "it has no `kid`, and the provider has several keys",
@@ -373,7 +374,9 @@ def verify(
     Raises:
         Unauthenticated: any check fails; the error does not say which, the log does.
     """
-    if len(text) > limits.MAX_TOKEN_CHARS or not has_form(text):
+    if len(text) > limits.MAX_TOKEN_CHARS:
+        raise _refused("too-long")
+    if not has_form(text):
         raise _refused("malformed")
     header = _object(_decoded(text.partition(".")[0]))
     key_id = header.get("kid")

@@ -406,6 +406,7 @@ REASONS: dict[str, dict[str, Any]] = {
     "issuer": {"iss": "https://evil.example.org"}, "audience": {"aud": "other"}, "subject": {"sub": ""},
     "times": {"exp": "1"}, "lifetime": {"exp": int(time.time()) + 2 * MAX_LIFETIME_S}, "expired": {"iat": 1, "exp": 2},
     "early": {"nbf": int(time.time()) + 2 * MAX_LIFETIME_S}, "roles": {"roles": 7},
+    "too-long": {"groups": [f"group-{number:036}" for number in range(200)]},
 }  # fmt: skip
 
 
