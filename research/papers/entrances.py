@@ -244,16 +244,20 @@ def _beside(entrance: Entrance, accuracies: Accuracies) -> Iterator[str]:
     yield ""
 
 
+_OPEN = ("Not explained", "The printed number is below")
+"""How reasons begin that are none: that a printed number is odd does not say why."""
+
+
 def _unexplained(entrance: Entrance, accuracies: Accuracies) -> Iterator[str]:
     yield "## Not explained\n"
-    yield "Differences above two points without a reason that a run supports.\n"
+    yield "Differences above two points that no run accounts for, and no property of the rule.\n"
     for name in entrance.tables:
         named = [
             f"{cell.dataset} {cell.method} {gap:+.1f}"
             for cell in _cells(entrance, accuracies)
             if cell.table == name
             and abs(gap := printed_pages.gap_of(cell, accuracies)) > 2
-            and printed_pages.reason_of(cell, accuracies).startswith("Not explained")
+            and printed_pages.reason_of(cell, accuracies).startswith(_OPEN)
         ]
         label = printed_pages.label(name)
         yield f"* {label[0].upper()}{label[1:]}: {'; '.join(named) or 'none'}."
