@@ -504,7 +504,8 @@ number of differences inside the interval of the table above:
 """
 
 _ABOUT_LOGARITHMIC = """`n_estimators="logarithmic"` is 4 log n, the least number for which Theorem 5.3 bounds the error
-on the training rows with a chance of failure of 1/n. Its margin is then δ = 1/2, so that the bound counts every row as
-wrong about which some tree can be wrong, and Theorem 5.4 says nothing. Test errors in percent at the height that is
-best in hindsight:
+on n training rows with a chance of failure of 1/n. Its margin is then δ = 1/2, so that the bound counts every row as
+wrong about which some tree can be wrong, and Theorem 5.4 says nothing. The n of these runs is that of all rows of a
+dataset, of which nine tenths are for training: k is at most one more than their number asks for. Test errors in percent
+at the height that is best in hindsight:
 """

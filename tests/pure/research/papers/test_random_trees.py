@@ -115,6 +115,13 @@ def test_the_logarithmic_number_of_trees() -> None:
         25,
         42,
     ]
+    n_rows = [435, 748, 961, 1_372, 8_124, 32_561]
+    more = {
+        printed.n_trees_of("logarithmic", n)
+        - printed.n_trees_of("logarithmic", n * 9 // 10)
+        for n in n_rows
+    }
+    assert more == {0, 1}, "the page says by how much n of all rows asks for more"
 
 
 @pytest.mark.parametrize("height", [2, 7])
