@@ -31,8 +31,8 @@ _BY_ABSTRACT = " by its abstract"
 
 RULE = """\
 A sentence on several differences holds if all of them decide for it, and does not hold if one decides against it at
-0.05 over their number. Where cases are counted ("above in 7 of 21"), more than half must decide for it, or half against
-it."""
+0.05 over their number; where their mean follows, the mean decides. Where cases are counted ("above in 7 of 21") and the
+sentence does not say "always", more than half must decide for it, or half against it."""
 """How pages judge sentences on several differences."""
 
 LEVEL = 0.05

@@ -3,6 +3,7 @@ against a paper.
 """
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from zlib import crc32
@@ -10,6 +11,7 @@ from zlib import crc32
 import numpy as np
 import pytest
 
+from research.papers import __main__ as tables
 from research.papers import ablations, findings, huang_page, mrf_page, song_page
 from research.papers.ablations import Values
 from research.papers.findings import FAILS, HOLDS, OPEN, Difference, Finding
@@ -97,6 +99,26 @@ def test_one_of_many_below_zero_by_chance_refutes_nothing() -> None:
     assert chance.sign == -1
     assert findings.by_signs([chance]) == FAILS
     assert findings.by_signs([chance, *[UP] * 9]) == OPEN
+
+
+@pytest.mark.parametrize("name", [huang_page.NAME, mrf_page.NAME, song_page.NAME])
+def test_committed_verdicts_on_counted_cases_follow_the_rule_of_their_page(
+    name: str,
+) -> None:
+    lines = (tables.RESULTS / name).read_text(encoding="utf-8").splitlines()
+    n_judged = 0
+    for line in (line for line in lines if line.startswith("* The paper:")):
+        stated, _, ours = line.partition(" Here (")
+        counts = re.search(r"above in (\d+) of (\d+) cases, below in (\d+)", ours)
+        if counts and not re.search("always|over all sets|in some cases", stated):
+            above, n_cases, below = map(int, counts.groups())
+            lost = FAILS if 2 * below >= n_cases else OPEN
+            expected = HOLDS if 2 * above > n_cases else lost
+            assert ours.endswith(f"**{expected}.**"), line
+            n_judged += 1
+        if counts and "always" in stated:
+            assert ours.endswith(f"**{FAILS}.**")
+    assert n_judged >= 3
 
 
 def test_texts() -> None:
