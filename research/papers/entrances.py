@@ -244,7 +244,7 @@ def _beside(entrance: Entrance, accuracies: Accuracies) -> Iterator[str]:
     yield ""
 
 
-_OPEN = ("Not explained", "The printed number is below")
+_OPEN = ("Not explained", "The printed number")
 """How reasons begin that are none: that a printed number is odd does not say why."""
 
 

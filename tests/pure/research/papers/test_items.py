@@ -9,7 +9,8 @@ import pytest
 
 from research import printed_tables
 from research.papers import __main__ as tables
-from research.papers import entrances, items_page
+from research.papers import ablations, entrances, items_page
+from research.papers.forests import catalogue
 
 
 def test_the_page_of_items_is_that_of_the_list() -> None:
@@ -38,6 +39,28 @@ def test_an_odd_printed_number_is_no_explanation() -> None:
     assert "Iris MaxTree" in named
     assert "Wine MaxTree" in named
     assert "Banknotes SSPE-1" in named
+    page = (tables.RESULTS / "paper-bai.md").read_text(encoding="utf-8")
+    named = page.partition("## Not explained")[2].partition("## Not reproduced")[0]
+    assert "Wine-Quality MPSVM-N" in named
+
+
+def test_the_depth_of_song_is_set_for_two_forests() -> None:
+    """The item on their table 2 says for which."""
+    tasks = {
+        (name, task.slug): task
+        for name in ("song-figure-4", "song-figure-5", "song-table-4")
+        for task in ablations.ABLATIONS[name].tasks
+        if task.slug in catalogue.REFERENCES
+    }
+    depths = {
+        place: catalogue.plan(task.slug, task.parameters).parameters.get("max_depth")
+        for place, task in tasks.items()
+    }
+    assert {place for place, depth in depths.items() if str(depth) == "10"} == {
+        ("song-figure-4", "bms-rf-plain"),
+        ("song-figure-5", "bms-rf-plain"),
+        ("song-figure-5", "mrf-plain"),
+    }
 
 
 def test_every_item_is_counted_once_and_has_a_place_or_a_reason() -> None:
