@@ -28,7 +28,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeAlias
+from typing import Any, NoReturn, Self, TypeAlias
 from urllib.parse import quote
 
 import httpx
@@ -556,11 +556,22 @@ def key_reference(key: str) -> str:
     return key
 
 
+class _Answer(dict[str, Any]):
+    """The object of an answer. The members of another service's show when one is read."""
+
+    def __missing__(self, name: str) -> NoReturn:
+        detail = (
+            f"the answer has no {name!r}, so it is not Grovekeeper's; check the address"
+        )
+        body = {"type": _UNEXPECTED, "title": detail, "status": 200, "detail": detail}
+        raise ApiProblem(200, _UNEXPECTED, detail, body)
+
+
 def read_object(response: httpx.Response) -> Json:
     """The JSON object of an answer; empty for an answer without a body (204)."""
     if not response.content:
         return {}
     try:
-        return dict(response.json())
+        return _Answer(response.json())
     except (ValueError, TypeError):
         raise not_grovekeeper(response) from None

@@ -401,6 +401,12 @@ def test_what_a_proxy_answers_itself_is_told_by_its_status(
     assert "canary" not in str(caught.value)
 
 
+def test_an_object_of_another_service_is_told_by_what_it_lacks() -> None:
+    client = Service(httpx.Response(200, json={"hello": 1})).client()
+    with pytest.raises(ApiProblem, match="not Grovekeeper's; check the address"):
+        list(client.datasets())
+
+
 def test_a_page_is_not_stored_as_a_download(tmp_path: Path) -> None:
     service = Service(httpx.Response(200, html="<h1>Sign in</h1>"))
     with pytest.raises(ApiProblem, match="not Grovekeeper's"):
