@@ -6,6 +6,7 @@ import csv
 import io
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
@@ -294,6 +295,24 @@ def test_statistics_outlive_the_rows_and_are_written_as_csv(server: Server) -> N
     assert third["by_3"] == ""
     numbers = [row["value"] for table in shown["tables"] for row in table["rows"]]
     assert [float(line["value"]) for line in lines] == numbers
+
+
+def test_a_file_says_which_rows_a_table_reads(server: Server) -> None:
+    """Counts of men and of all people had the same columns, and no more."""
+    dataset = server.uploaded(N_ROWS)
+    where = [
+        {"column": "age", "from": 18, "below": 65},
+        {"column": "sex", "in": ["Male"]},
+    ]
+    tables = [{"statistic": "count"}, {"statistic": "count", "where": where}]
+    shown = _released(server, dataset["id"], epsilon="1", tables=tables)
+    address = f"/statistics/{shown['id']}"
+    text = server.admin.http.get(address, params={"format": "csv"}).text
+    stated = [line["where"] for line in csv.DictReader(io.StringIO(text))]
+    assert stated == ["", "age from 18 below 65 and sex is Male"]
+    arrow = server.admin.http.get(address, params={"format": "arrow"}).content
+    in_table = pa.ipc.open_stream(arrow).read_all()["where"].to_pylist()
+    assert in_table == [None, "age from 18 below 65 and sex is Male"]
 
 
 def test_statistics_are_listed_and_shown_to_those_who_may_train(

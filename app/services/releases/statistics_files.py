@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from app.core import csv_text
 from app.wire.statistics import StatisticsTableOut
+from grovekeeper_common.statistic_words import conditions_in_words
 from grovekeeper_forests.releases.statistics.tables import MAX_AXES
 
 _PLACES: Final = [
@@ -25,6 +26,7 @@ _COLUMNS: Final = dict[str, type](
         ("low", float),
         ("high", float),
         ("rank_error", float),
+        ("where", str),
     ]
 )
 """The columns of a record, with their types. What a table does not have is empty."""
@@ -62,10 +64,11 @@ def _records(tables: Sequence[StatisticsTableOut]) -> Iterator[list[Any]]:
     for number, table in enumerate(tables, start=1):
         # the column of a histogram is one of its axes
         column = table.table["column"] if table.total is None else None
+        where = conditions_in_words(table.table) or None
         for row in table.rows:
             places: list[str | None] = []
             for axis, cell in zip(table.axes, row.cells, strict=True):
                 places += [axis.column, cell]
             places += repeat(None, len(_PLACES) - len(places))
             numbers = [row.value, row.low, row.high, table.rank_error]
-            yield [number, table.table["statistic"], column, *places, *numbers]
+            yield [number, table.table["statistic"], column, *places, *numbers, where]

@@ -34,9 +34,14 @@ def title(table: Mapping[str, Any]) -> str:
     of = f" of {table['column']}" if table["column"] else ""
     crossed = f" of {', '.join(table['columns'])}" if table["columns"] else ""
     by = f" by {', '.join(table['by'])}" if table["by"] else ""
-    conditions = " and ".join(map(_condition_in_words, table["where"]))
+    conditions = conditions_in_words(table)
     where = f", where {conditions}" if conditions else ""
     return f"{table['statistic']}{of}{crossed}{by}{where}"
+
+
+def conditions_in_words(table: Mapping[str, Any]) -> str:
+    """Which rows a table reads; no text where it reads all."""
+    return " and ".join(map(_condition_in_words, table["where"]))
 
 
 def titles(tables: Iterable[Mapping[str, Any]]) -> str:
