@@ -105,8 +105,12 @@ def restored(scene: Scene, empty_settings: Settings) -> Iterator[Callable[[], Sc
 
 
 def bring_keys_and_heads(installation: Installation, settings: Settings) -> None:
-    """Copies what an operator keeps apart from backups."""
+    """Copies what an operator keeps apart from backups, as it is by now."""
     Heads(installation).publish()
+    copy_keys_and_heads(installation, settings)
+
+
+def copy_keys_and_heads(installation: Installation, settings: Settings) -> None:
     settings.home.mkdir(exist_ok=True)
     for key in ("signing.key", "storage.key"):
         shutil.copyfile(installation.home / key, settings.home / key)
@@ -184,6 +188,18 @@ def test_a_restore_brings_back_every_row_and_file(
     assert predict.predict(
         again.installation, OWNER, model_id, body
     ) == predict.predict(scene.installation, OWNER, model_id, body)
+
+
+@on_one_database
+def test_every_account_of_a_backup_has_a_head_when_it_is_made(
+    scene: Scene, tmp_path: Path, empty_settings: Settings
+) -> None:
+    """The machine may be lost right after it: an account without a head is closed."""
+    open_account(scene.installation, "ds_other", cap=5)
+    make_backup(scene.installation, tmp_path / "backup")
+    copy_keys_and_heads(scene.installation, empty_settings)
+    result = restore_backup(empty_settings, tmp_path / "backup", accept_loss=False)
+    assert (result.losses, result.problems) == ([], [])
 
 
 def test_a_backup_moves_between_the_two_databases(
