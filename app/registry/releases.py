@@ -68,8 +68,10 @@ def page_of_dataset(
 
 def last_profiles(
     session: Session, dataset_ids: Collection[str]
-) -> dict[str, list[ReleaseRow]]:
-    """The last profiles of each of several datasets, newest first."""
+) -> Iterator[ReleaseRow]:
+    """Yields the last profiles of each of several datasets, newest first; the database
+    sends a few at a time.
+    """
     newest_first = (ReleaseRow.created_at.desc(), ReleaseRow.id.desc())
     place = func.row_number().over(
         partition_by=ReleaseRow.dataset_id, order_by=newest_first
@@ -81,10 +83,7 @@ def last_profiles(
         .join(placed, placed.c.id == ReleaseRow.id)
         .where(placed.c.place <= _LAST)
     )
-    rows: dict[str, list[ReleaseRow]] = defaultdict(list)
-    for row in session.execute(query.order_by(*newest_first)).scalars():
-        rows[row.dataset_id].append(row)
-    return rows
+    return _in_parts(session, query.order_by(*newest_first))
 
 
 def page_of_evaluations(

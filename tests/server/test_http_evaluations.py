@@ -3,9 +3,12 @@ the best of several models.
 """
 
 import itertools
+import weakref
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from sqlalchemy import event
 
 from app.registry.tables import ReleaseRow
 from app.services.releases import evaluations
@@ -203,6 +206,48 @@ def test_an_evaluation_is_listed_to_those_alone_who_may_train_on_its_rows(
     assert of_model.get(f"/evaluations/{there['id']}").status_code == 404
     both = server.admin.http.get(path).json()["evaluations"]
     assert [item["id"] for item in both] == [here["id"], there["id"]]
+
+
+@on_one_server
+def test_evaluations_hold_a_few_profiles_in_memory_however_many_there_are(
+    server: Server,
+) -> None:
+    """A profile states all columns of its dataset, up to some megabytes of them."""
+    dataset, (model,) = _trained(server, "pure")
+    released = server.admin.http.post(
+        f"/datasets/{dataset['id']}/profiles",
+        json={"epsilon": "20", "scope": HELD_OUT},
+        headers=new_idempotency_key(),
+    )
+    profile = server.ended(released.json()["job_id"])["profile_id"]
+    path = f"/models/{model}/evaluations"
+    _evaluated(server, path, epsilon="1")
+    with server.database.write() as session:
+        row = session.get_one(ReleaseRow, profile)
+        facts = {name: getattr(row, name) for name in row.__table__.columns.keys()}
+        for number in range(40):
+            later = {
+                "id": f"pf_later{number}",
+                "job_id": f"jb_later{number}",
+                "created_at": row.created_at + timedelta(seconds=1 + number),
+                "body": {**row.facts, "scope": {"shard": [0]}},
+            }
+            session.add(ReleaseRow(**{**facts, **later}))
+    alive: weakref.WeakSet[ReleaseRow] = weakref.WeakSet()
+    most = 0
+
+    def loaded(row: ReleaseRow, _: object) -> None:
+        nonlocal most
+        alive.add(row)
+        most = max(most, len(alive))
+
+    event.listen(ReleaseRow, "load", loaded)
+    try:
+        (listed,) = server.admin.http.get(path).json()["evaluations"]
+    finally:
+        event.remove(ReleaseRow, "load", loaded)
+    assert listed["majority"]["source"] == profile
+    assert most < 20
 
 
 @on_one_server

@@ -6,10 +6,9 @@ What is shown is post-processing of released counts.
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,6 +86,9 @@ from grovekeeper_forests.releases.evaluation.read import Evaluation
 from grovekeeper_forests.releases.names import EVALUATION
 
 _Score = TypeVar("_Score", AccuracyOut, ErrorOut, R2Out)
+
+_OfProfile: TypeAlias = tuple[str, list[float]]
+"""The id of a profile and its noisy class counts, in rows."""
 
 _TRAINED_ON = (
     "The scope covers rows that a model was trained on: it does better there than on rows that it has not seen. "
@@ -447,46 +449,48 @@ def _measured(row: ReleaseRow) -> tuple[str, ReleasedScore]:
 def _all_out(session: Session, rows: Sequence[ReleaseRow]) -> list[EvaluationOut]:
     outputs = [(row.dataset_id, row.facts) for row in rows]
     texts = guarantees.today_of_each(session, outputs)
-    released = releases.last_profiles(session, {row.dataset_id for row in rows})
-    # many rows name one profile, which takes long where it has many columns
-    counts_of = cache(_class_counts)
+    profiles = _profiles_of(session, rows)
     return [
         _evaluation_out(
-            row,
-            guarantee,
-            majority=_majority(
-                row,
-                released.get(row.dataset_id, ()),
-                counts_of,
-            ),
+            row, guarantee, majority=_majority(row, profiles.get(_rows_of(row)))
         )
         for row, guarantee in zip(rows, texts, strict=True)
     ]
 
 
-def _class_counts(profile: ReleaseRow) -> list[float]:
-    """The noisy class counts of a profile, in rows."""
-    return released_profile(profile).counts_in_rows
+def _profiles_of(
+    session: Session, evaluated: Sequence[ReleaseRow]
+) -> dict[str, _OfProfile]:
+    """The newest profile of the rows of each evaluation without a confusion matrix, by
+    those rows. A few are in memory: each states all columns of its dataset.
+    """
+    unread = {}
+    for row in evaluated:
+        evaluation = Evaluation.from_json(row.facts["evaluation"])
+        if CONFUSION not in evaluation.tables and evaluation.plan.scale is None:
+            unread[_rows_of(row)] = row.dataset_id
+    found = {}
+    for profile in releases.last_profiles(session, set(unread.values())):
+        rows = _rows_of(profile)
+        if unread.pop(rows, None) is not None:
+            found[rows] = profile.id, released_profile(profile).counts_in_rows
+        if not unread:
+            break
+    return found
 
 
-def _majority(
-    row: ReleaseRow,
-    released: Sequence[ReleaseRow],
-    counts_of: Callable[[ReleaseRow], list[float]],
-) -> MajorityOut | None:
+def _majority(row: ReleaseRow, profile: _OfProfile | None) -> MajorityOut | None:
     """The share of the largest class, as far as released numbers tell it.
 
     Args:
         row: of the evaluation.
-        released: the last profiles of the evaluation's dataset, newest first.
-        counts_of: reads the class counts of a profile.
+        profile: of the same rows.
     """
     evaluation = Evaluation.from_json(row.facts["evaluation"])
     facts = row.facts
     if evaluation.plan.scale is not None:
         return None
-    source = "confusion"
-    counts = []
+    source, counts = profile or ("confusion", [])
     if CONFUSION in evaluation.tables:
         counts = (
             evaluation.in_rows(CONFUSION)
@@ -494,15 +498,6 @@ def _majority(
             .sum(axis=1)
             .tolist()
         )
-    else:
-        of_rows = (
-            profile
-            for profile in released
-            if _rows_of(profile.facts) == _rows_of(facts)
-        )
-        if (profile := next(of_rows, None)) is not None:
-            source = profile.id
-            counts = counts_of(profile)
     largest = metrics.majority(counts) if counts else None
     if largest is None:
         return None
@@ -511,9 +506,11 @@ def _majority(
     )
 
 
-def _rows_of(facts: Mapping[str, Any]) -> tuple[Any, ...]:
-    """The cells, uploads and label that a release read."""
-    return facts["scope"], facts["epochs"], facts.get("label")
+def _rows_of(row: ReleaseRow) -> str:
+    """The dataset, cells, uploads and label that a release read, as a key."""
+    facts = row.facts
+    rows = row.dataset_id, facts["scope"], facts["epochs"], facts.get("label")
+    return json.dumps(rows, sort_keys=True)
 
 
 def _evaluation_out(
