@@ -224,7 +224,7 @@ def test_evaluations_hold_a_few_profiles_in_memory_however_many_there_are(
     _evaluated(server, path, epsilon="1")
     with server.database.write() as session:
         row = session.get_one(ReleaseRow, profile)
-        facts = {name: getattr(row, name) for name in row.__table__.columns.keys()}
+        facts = {name: getattr(row, name) for name in row.__table__.columns}
         for number in range(40):
             later = {
                 "id": f"pf_later{number}",

@@ -1,5 +1,7 @@
 """Tables of statistics in words, and the texts that people type for them."""
 
+import contextlib
+import time
 from typing import Any
 
 import pytest
@@ -121,3 +123,18 @@ def test_what_is_known_of_quantiles_speaks_of_their_cells() -> None:
         "within ± 40 rows of the rank asked for. Of fewer rows than that, any value can "
         "come out."
     )
+
+
+@pytest.mark.parametrize(
+    "values",
+    [" " * 60_000 + "x", ".." + " " * 60_000 + "x", "1.." * 20_000 + ',"'],
+    ids=["blanks", "blanks behind points", "points and numbers"],
+)
+def test_a_long_condition_takes_no_time_by_its_square(values: str) -> None:
+    """A search holds all threads of the service until it ends: a form of 60 kB held
+    them for six seconds.
+    """
+    before = time.thread_time()
+    with contextlib.suppress(ValueError):
+        condition_of(f"age={values}")
+    assert time.thread_time() - before < 1
