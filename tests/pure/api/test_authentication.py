@@ -18,7 +18,7 @@ from app.api import authentication
 from app.api.authentication import Authentication, Readiness, take_session
 from app.api.capacity import Capacities
 from app.core import limits
-from app.core.errors import Unavailable
+from app.core.errors import LedgerRewound, Unavailable
 from app.core.settings import Settings
 from app.services import authorization
 from app.services.authorization import cached, credential_of
@@ -159,3 +159,15 @@ def test_the_cache_of_predictions_has_one_name_for_a_credential() -> None:
         assert cached(installation, spelling) == Principal("key")
     for stranger in ("key", "Basic key", "Bearer other", "Bearer", None):
         assert cached(installation, stranger) is None
+
+
+def test_a_caller_of_an_older_copy_is_known_no_more() -> None:
+    """The copy accepts keys that were revoked later, so predictions end with the rest."""
+    authority, heads = CachedAuthority(), SimpleNamespace(rewound=None)
+    authority.read(authorization._name("key"), lambda: (Principal("key"), 60.0))
+    installation: Any = SimpleNamespace(authority=authority)
+    callers = Authentication(installation, heads, Capacities(), None)  # type: ignore[arg-type]
+    prediction = _scope("/models/md_a/predict", authorization="Bearer key")
+    assert callers.known(prediction) == Principal("key")
+    heads.rewound = LedgerRewound("ds_a")
+    assert callers.known(prediction) is None
