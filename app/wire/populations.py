@@ -5,15 +5,9 @@ from typing import Annotated
 from pydantic import Field
 
 from app.core import limits
-from app.wire.base import (
-    Answer,
-    DecimalText,
-    JsonObject,
-    OfDataset,
-    PublicSentence,
-    Request,
-)
+from app.wire.base import Answer, DecimalText, JsonObject, OfDataset, Request
 from app.wire.datasets import BudgetIn, NewName, PublicName
+from app.wire.uploads import ErasureIn, ErasureOut
 
 
 class PopulationIn(Request):
@@ -31,15 +25,12 @@ class JoinIn(Request):
     population: PublicName
 
 
-class PersonErasureIn(Request):
+class PersonErasureIn(ErasureIn):
     """The unit to erase from members of a population, as in :class:`ErasureIn`.
 
     ``datasets`` are members by id or name; without it all members of the caller.
-    ``reference`` is the caller's name of the request. It stays in the acts for good, so
-    it may name no person.
     """
 
-    unit: Annotated[str, Field(min_length=1, max_length=limits.MAX_CSV_LINE_BYTES)]
     datasets: (
         Annotated[
             list[PublicName],
@@ -47,18 +38,6 @@ class PersonErasureIn(Request):
         ]
         | None
     ) = None
-    reference: PublicSentence | None = None
-
-
-class ErasedMemberOut(OfDataset):
-    """What was erased from one member: the sequence of the act and its time, and
-    numbers for owners by a grant, as in :class:`ErasureOut`.
-    """
-
-    act: int
-    at: str
-    erased: int | None
-    similar_units: int | None
 
 
 class PersonErasureOut(Answer):
@@ -69,7 +48,7 @@ class PersonErasureOut(Answer):
     population: str
     population_name: str
     reference: str | None
-    members: list[ErasedMemberOut]
+    members: list[ErasureOut]
 
 
 class MemberOut(OfDataset):

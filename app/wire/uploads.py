@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from app.core import limits
-from app.wire.base import Answer, OfDataset, Request
+from app.wire.base import Answer, OfDataset, PublicSentence, Request
 
 
 class EpochOut(Answer):
@@ -108,15 +108,23 @@ class OverlapOut(OfDataset):
 
 
 class ErasureIn(Request):
-    """The unit to erase: a value of the unit column, compared character by character."""
+    """The unit to erase: a value of the unit column, compared character by character.
+
+    ``reference`` is the caller's name of the request. It stays in the acts for good, so
+    it may name no person.
+    """
 
     unit: Annotated[str, Field(min_length=1, max_length=limits.MAX_CSV_LINE_BYTES)]
+    reference: PublicSentence | None = None
 
 
 class ErasureOut(OfDataset):
-    """The number of erased rows, and of stored units with a similar spelling, which
-    were not erased. Exact, for owners by a grant only; null for others.
+    """The sequence of the act and its time; the number of erased rows, and of stored
+    units with a similar spelling, which were not erased. The numbers are exact, for
+    owners by a grant only; null for others.
     """
 
+    act: int
+    at: str
     erased: int | None
     similar_units: int | None

@@ -118,6 +118,17 @@ def test_an_admin_without_the_grant_learns_no_number_of_erased_rows(
 
 
 @on_one_database
+def test_an_erasure_answers_with_its_act_which_keeps_the_name_of_the_request(
+    installation: Installation, dataset: str
+) -> None:
+    erased = erase_unit(installation, OWNER, dataset, unit="ann", named="request 118")
+    with installation.database.read() as session:
+        act = tables.entries(session, control.CHAIN, after=0, limit=1_000)[-1]
+    assert (erased.act, erased.at) == (act.sequence, act.at)
+    assert act.details["reference"] == "request 118"
+
+
+@on_one_database
 def test_damaged_fingerprints_keep_no_row(
     installation: Installation, dataset: str
 ) -> None:

@@ -398,8 +398,9 @@ def test_one_person_is_erased_from_a_dataset_by_form(idle_server: Server) -> Non
     absent = browser.post(path, data={"unit": "secret-name"})
     assert absent.status_code == 404
     assert "secret-name" not in absent.text
-    erased = browser.post(path, data={"unit": "ann"})
-    assert "Rows erased: 1." in text_of(erased)
+    assert "Your reference for the request" in text_of(browser.get(path))
+    erased = browser.post(path, data={"unit": "ann", "reference": "request 118"})
+    assert re.search(r"Rows erased: 1\. Act \d+ of 20", text_of(erased))
     assert "ann" not in re.findall(r"\w+", erased.text)
     refused = signed_in(idle_server, idle_server.granted(dataset, "analyst"))
     assert refused.get(path).status_code == 403

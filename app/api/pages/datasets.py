@@ -54,6 +54,7 @@ from app.wire.grants import GrantedRole, GrantIn
 from app.wire.ledger import AccountBalance
 from app.wire.populations import JoinIn, PopulationOut
 from app.wire.rules import ProposedRules, RulesIn, RulesOut
+from app.wire.uploads import ErasureIn
 from grovekeeper_forests.errors import GrovekeeperError
 
 list_pages = APIRouter(route_class=BodyRoute)
@@ -414,7 +415,12 @@ def ask_for_unit(visit: Visitor, dataset: str) -> Response:
 @acts(detail_pages, "/erase-unit", ask_for_unit)
 def erase_rows_of_unit(visit: Visit, form: Form, dataset: str) -> Response:
     """Erase the rows of one person, and show how many there were."""
-    erasure = erase_unit(*visit.by, dataset, unit=form.get("unit", ""))
+    fields = {
+        "unit": form.get("unit", ""),
+        "reference": typed(form, "reference") or None,
+    }
+    body = checked(ErasureIn, fields)
+    erasure = erase_unit(*visit.by, dataset, unit=body.unit, named=body.reference)
     return visit.page(
         "erase_unit", dataset=shown_dataset(visit, dataset), erasure=erasure
     )

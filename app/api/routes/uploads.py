@@ -82,7 +82,7 @@ _ROWS_BODY: dict[str, Any] = {
 @limited(body=Body.ERASURE)
 def erase_unit(by: By, dataset: str, body: ErasureIn) -> ErasureOut:
     """Erase the rows of one unit. Spend stays spent, and the unit's places stay taken."""
-    return unit_erasure.erase_unit(*by, dataset, unit=body.unit)
+    return unit_erasure.erase_unit(*by, dataset, unit=body.unit, named=body.reference)
 
 
 @upload_routes.get("/{dataset}/overlaps", responses=documented(NotFound, RoleMissing))

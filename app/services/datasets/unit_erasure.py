@@ -28,7 +28,7 @@ from app.services.datasets.upload import opened_book, unless_erased
 from app.services.installation import Installation
 from app.services.ledger.balances import visible_population
 from app.services.ledger.heads import open_log
-from app.wire.populations import ErasedMemberOut, PersonErasureIn, PersonErasureOut
+from app.wire.populations import PersonErasureIn, PersonErasureOut
 from app.wire.uploads import ErasureOut
 
 
@@ -48,19 +48,13 @@ class _Unit:
     similar_ids: Sequence[bytes]
 
 
-@dataclass(frozen=True)
-class _Act:
-    """The act of an erasure, and PRIVATE numbers for an owner by a grant, ``None`` for
-    others.
-    """
-
-    entry: Entry
-    n_erased: int | None
-    n_similar: int | None
-
-
 def erase_unit(
-    installation: Installation, principal: Principal, reference: str, *, unit: str
+    installation: Installation,
+    principal: Principal,
+    reference: str,
+    *,
+    unit: str,
+    named: str | None = None,
 ) -> ErasureOut:
     """Erases every stored row with one value of the unit column, in any of its
     spellings, and stores it nowhere.
@@ -73,7 +67,7 @@ def erase_unit(
     erases what is left; an erasure without rows is no act. The ledger does not change.
     The unit's admitted rows still count towards ``max_rows``: later rows of the unit
     are admitted only while the unit has places left. Models that were trained on the
-    rows stay.
+    rows stay. The act keeps ``named``, the caller's name of the request.
 
     Raises:
         DatasetDeleted: the dataset's rows are erased.
@@ -84,13 +78,8 @@ def erase_unit(
     with installation.database.read() as session:
         dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
         dataset.living()
-    act = _erase(installation, principal, _unit_of(installation, dataset, unit))
-    return ErasureOut(
-        dataset=dataset.id,
-        dataset_name=dataset.name,
-        erased=act.n_erased,
-        similar_units=act.n_similar,
-    )
+    chosen = _unit_of(installation, dataset, unit)
+    return _erase(installation, principal, chosen, named)
 
 
 def erase_person(
@@ -125,7 +114,7 @@ def erase_person(
         population_name=row.name,
         reference=body.reference,
         members=[
-            _erased_member(installation, principal, unit, body.reference)
+            _erase(installation, principal, unit, body.reference, is_always_an_act=True)
             for unit in units
         ],
     )
@@ -196,30 +185,16 @@ def _named_member(
     return dataset
 
 
-def _erased_member(
-    installation: Installation, principal: Principal, unit: _Unit, reference: str | None
-) -> ErasedMemberOut:
-    facts = {"reference": reference} if reference else {}
-    act = _erase(installation, principal, unit, facts=facts, is_always_an_act=True)
-    return ErasedMemberOut(
-        dataset=unit.dataset.id,
-        dataset_name=unit.dataset.name,
-        act=act.entry.sequence,
-        at=act.entry.at,
-        erased=act.n_erased,
-        similar_units=act.n_similar,
-    )
-
-
 def _erase(
     installation: Installation,
     principal: Principal,
     unit: _Unit,
+    reference: str | None,
     *,
-    facts: dict[str, str] | None = None,
     is_always_an_act: bool = False,
-) -> _Act:
-    """Erases the rows of a unit and records the act.
+) -> ErasureOut:
+    """Erases the rows of a unit and records the act. The PRIVATE numbers are for an
+    owner by a grant, ``None`` for others.
 
     Raises:
         DatasetDeleted: the dataset's rows are erased.
@@ -227,6 +202,7 @@ def _erase(
     """
     from app.datasets import erasure  # pyarrow takes 0.2 s of CPU and 40 MB to import
 
+    facts = {"reference": reference} if reference else {}
     dataset = unit.dataset
     key = unit.key
     store = installation.files
@@ -242,13 +218,18 @@ def _erase(
         n_similar = len(found.intersection(unit.similar_ids))
         if unit.row_id not in found and not is_always_an_act:
             raise _no_rows(installation, principal, dataset.id, n_similar)
-        entry, is_owner = _recorded(installation, principal, unit, uploads, facts or {})
+        entry, is_owner = _recorded(installation, principal, unit, uploads, facts)
         n_erased = erasure.erase_rows(
             store, dataset.id, epochs, key=key, row_id=unit.row_id
         )
-    if not is_owner:
-        return _Act(entry, None, None)
-    return _Act(entry, n_erased, n_similar)
+    return ErasureOut(
+        dataset=dataset.id,
+        dataset_name=dataset.name,
+        act=entry.sequence,
+        at=entry.at,
+        erased=n_erased if is_owner else None,
+        similar_units=n_similar if is_owner else None,
+    )
 
 
 def _no_rows(

@@ -184,13 +184,16 @@ class Client(Calls):
         """``DELETE /datasets/{id}``: erases the rows; the ledger stays."""
         return self._json("DELETE", f"/datasets/{segment(dataset)}")
 
-    def erase_unit(self, dataset: str, unit: str) -> Json:
+    def erase_unit(
+        self, dataset: str, unit: str, *, reference: str | None = None
+    ) -> Json:
         """``POST /datasets/{id}/erasures``: erases the rows of one value of the unit
         column.
         """
-        return self._repeatable(
-            f"/datasets/{segment(dataset)}/erasures", {"unit": unit}
-        )
+        body: Json = {"unit": unit}
+        if reference is not None:
+            body["reference"] = reference
+        return self._repeatable(f"/datasets/{segment(dataset)}/erasures", body)
 
     def overlaps(self, dataset: str) -> Json:
         """``GET /datasets/{id}/overlaps``: rows shared with other datasets of the same

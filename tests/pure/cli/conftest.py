@@ -443,7 +443,10 @@ ANSWERS: dict[tuple[str, str], tuple[int, Any]] = {
     ("DELETE", "/datasets/census/grants/key_2"): (204, None),
     ("POST", "/datasets/census/erasures"): (
         200,
-        {"dataset": "ds_1", "dataset_name": "census", "erased": 3, "similar_units": 2},
+        {
+            "dataset": "ds_1", "dataset_name": "census", "act": 131, "at": "2026-11-28T14:29:00Z",
+            "erased": 3, "similar_units": 2,
+        },
     ),
     ("POST", "/populations/patients/erasures"): (
         200,

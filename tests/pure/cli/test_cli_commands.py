@@ -398,7 +398,7 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
     (
         ["datasets", "erase-unit", "census", "ann", "--yes"],
         [
-            "erased 3 rows from census; what was spent stays",
+            "erased 3 rows from census at 2026-11-28T14:29:00Z (act 131); what was spent stays",
             "note: 2 stored units differ from this one",
         ],
     ),

@@ -61,6 +61,16 @@ def test_a_unit_is_read_from_standard_input(run: Run, service: Any, typed: str) 
     assert json.loads(service.requests[-1].content) == {"unit": "ann"}
 
 
+def test_an_erasure_names_its_act_and_sends_the_reference_of_the_request(
+    run: Run, service: Any
+) -> None:
+    typed = ["datasets", "erase-unit", "census", "ann", "--yes"]
+    done = run(*typed, "--reference", "request 118")
+    assert "at 2026-11-28T14:29:00Z (act 131)" in " ".join(done.stdout.split())
+    sent = json.loads(service.requests[-1].content)
+    assert sent == {"unit": "ann", "reference": "request 118"}
+
+
 def test_a_refused_erasure_tells_what_is_spelt_alike(run: Run, service: Any) -> None:
     problem = {"type": "no-rows-of-unit", "detail": "no row", "similar_units": 2}
     service.answers["POST", "/datasets/census/erasures"] = (404, problem)

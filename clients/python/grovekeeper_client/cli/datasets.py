@@ -293,6 +293,12 @@ def change(call: Remote, dataset: DatasetArgument, file: DeclarationArgument) ->
 _OF_CAP = (
     " (grovekeeper ledger cap changes the cap of a budget, and nothing else of it)"
 )
+ReferenceOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Your name of the request, such as its number. The acts keep it for good, so name no person."
+    ),
+]
 UnitArgument = Annotated[
     str,
     typer.Argument(
@@ -696,6 +702,7 @@ def erase_unit(
     call: Remote,
     dataset: DatasetArgument,
     unit: UnitArgument,
+    reference: ReferenceOption = None,
     yes: YesOption = False,
 ) -> None:
     """Erase the rows of one unit. Spend stays spent."""
@@ -703,11 +710,14 @@ def erase_unit(
     confirm(
         call.output, f"Erase the rows of this unit from {dataset} for good?", yes=yes
     )
-    answer = call.ask(lambda client: client.erase_unit(dataset, unit))
+    answer = call.ask(
+        lambda client: client.erase_unit(dataset, unit, reference=reference)
+    )
     n_erased = answer["erased"]
     n_rows = "the rows" if n_erased is None else counted(n_erased, "row")
+    act = f"at {answer['at']} (act {answer['act']})"
     call.output.say(
-        f"erased {n_rows} from {answer['dataset_name']}; what was spent stays in the ledger"
+        f"erased {n_rows} from {answer['dataset_name']} {act}; what was spent stays in the ledger"
     )
     if answer["similar_units"]:
         call.output.say(f"note: {answer['similar_units']} {SIMILAR_UNITS}")

@@ -17,6 +17,7 @@ from grovekeeper_client.cli.command import (
     one_attempt,
 )
 from grovekeeper_client.cli.datasets import (
+    ReferenceOption,
     UnitArgument,
     balance_cells,
     erased,
@@ -169,12 +170,7 @@ def erase_unit(
             help="A member to erase from; repeat it. Default: all members that you own.",
         ),
     ] = None,
-    reference: Annotated[
-        str | None,
-        typer.Option(
-            help="Your name of the request, such as its number. The acts keep it for good, so name no person."
-        ),
-    ] = None,
+    reference: ReferenceOption = None,
     yes: YesOption = False,
 ) -> None:
     """Erase the rows of one person from the datasets of a population. Spend stays
