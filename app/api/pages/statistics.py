@@ -213,13 +213,12 @@ def _lines(text: str) -> list[str]:
 
 
 def _bins(fields: StatisticsFields, schema: Mapping[str, Any]) -> dict[str, Bins]:
-    stated = []
-    for line in _lines(fields.bins):
-        named = line
-        if "=" not in line:
-            name = _first_number(fields, schema).replace('"', '""')
-            named = f'"{name}"={line}'
-        stated.append(named)
+    lines = _lines(fields.bins)
+    of_first = ""
+    if any("=" not in line for line in lines):
+        name = _first_number(fields, schema).replace('"', '""')
+        of_first = f'"{name}"='
+    stated = [line if "=" in line else of_first + line for line in lines]
     return _read("/bins", all_bins, stated, _BINS)
 
 
