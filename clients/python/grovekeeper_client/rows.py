@@ -87,8 +87,7 @@ class Rows:
                     for name, it in self.given.items()
                 }
             )
-        except (ImportError, OverflowError):
-            # JSON has integers beyond the range of floats
+        except ImportError:
             return None
 
     def labels(self, labels: list[Any], *, name: str, is_number: bool = False) -> Any:
@@ -371,21 +370,35 @@ def _batches(source: Any, features: Sequence[Feature]) -> Any:
 def _table_of_pandas(source: Any, features: Sequence[Feature]) -> Any:
     import pyarrow
 
-    with suppress(pyarrow.ArrowException):  # cells of several types in a column
+    # cells of several types in a column, or a number that no type of Arrow holds
+    with suppress(pyarrow.ArrowException, OverflowError, TypeError):
         return pyarrow.Table.from_pandas(source, preserve_index=False)
     declared = {feature["name"]: feature for feature in features}
     columns = {}
     for name, column in _named(source, "pandas", []).items():
-        array = None
-        with suppress(pyarrow.ArrowException):
-            array = pyarrow.array(column, from_pandas=True)
+        array = _inferred(column)
         if array is None and name in declared:
             array = _array(declared[name], column)
         if array is None:
             # not from the error of the library, which quotes a cell
-            raise TypeError(f"column {name!r}: it has cells of several types")
+            raise TypeError(
+                f"column {name!r}: it has cells of several types, or numbers that Arrow "
+                "cannot hold, such as integers of more than 64 bits; make texts of them"
+            )
         columns[str(name)] = array
     return pyarrow.table(columns)
+
+
+def _inferred(column: Any) -> Any:
+    """A column as an array of Arrow; ``None`` where its cells have several types, or one
+    is a number that no type of Arrow holds.
+    """
+    import pyarrow
+
+    # the library raises the last two of wide integers and of an infinite decimal
+    with suppress(pyarrow.ArrowException, OverflowError, TypeError):
+        return pyarrow.array(column, from_pandas=True)
+    return None
 
 
 def _as_declared(table: Any, features: Sequence[Feature]) -> Any:
@@ -564,13 +577,8 @@ def _array(feature: Feature, column: Any) -> Any:
     """
     import pyarrow
 
-    try:
-        array = (
-            column
-            if hasattr(column, "to_pylist")
-            else pyarrow.array(column, from_pandas=True)
-        )
-    except pyarrow.ArrowException:  # cells of several types
+    array = column if hasattr(column, "to_pylist") else _inferred(column)
+    if array is None:
         array = pyarrow.nulls(0)
     kinds = pyarrow.types
     kind = array.type
@@ -643,13 +651,12 @@ def _is_numpy_nat(cell: Any) -> bool:
 
 def _number(cell: Any) -> int | float:
     value = _python_scalar(cell)
-    if isinstance(value, Integral):
-        return int(value)
-    if isinstance(value, Real | Decimal):
-        # JSON has no infinity. The service puts the nearer bound in the place of the
-        # largest float, and counts it.
-        return min(max(float(value), -sys.float_info.max), sys.float_info.max)
-    raise TypeError(f"a number is needed, not {type(cell).__name__}")
+    if not isinstance(value, Real | Decimal):
+        raise TypeError(f"a number is needed, not {type(cell).__name__}")
+    number = int(value) if isinstance(value, Integral) else float(value)
+    # JSON has no infinity, and Arrow no wider number. The service puts the nearer bound
+    # in the place of the largest float, and counts it.
+    return min(max(number, -sys.float_info.max), sys.float_info.max)
 
 
 def _day(_: Feature) -> Callable[[Any], str]:

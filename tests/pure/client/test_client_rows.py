@@ -115,10 +115,33 @@ def test_a_column_that_arrow_would_not_send_as_its_feature_is_sent_by_its_cells(
     assert rows.read(pa.table({"code": [1, None]}), SCHEMA).table.to_pydict() == {
         "code": ["1", None]
     }
-    wide = rows.read(pd.DataFrame({"age": pd.Series([10**400], dtype=object)}), SCHEMA)
-    assert (wide.table, wide.columns) == (None, {"age": [10**400]})
     with pytest.raises(TypeError, match="column 'age': a number is needed, not str"):
         _ = rows.read(pd.DataFrame({"age": ["x"]}), SCHEMA).table
+
+
+@pytest.mark.parametrize(
+    ("cell", "sent"),
+    [
+        (2**64, 2.0**64),
+        (10**400, sys.float_info.max),
+        (-(10**400), -sys.float_info.max),
+        (Decimal("Infinity"), sys.float_info.max),
+    ],
+)
+def test_a_number_that_no_type_of_arrow_holds_is_sent_as_the_nearest_one(
+    cell: object, sent: float, tmp_path: Path
+) -> None:
+    frame = pd.DataFrame({"age": pd.Series([1, cell], dtype=object)})
+    read = rows.read(frame, SCHEMA)
+    assert read.columns == {"age": [1, sent]}
+    assert read.table.to_pydict() == {"age": [1.0, sent]}
+    file = tmp_path / "rows.arrow"
+    rows.write_arrow(frame, file, SCHEMA["features"])
+    assert pa.ipc.open_file(file).read_all().to_pydict() == {"age": [1.0, sent]}
+    with pytest.raises(
+        TypeError, match=r"column 'age': .* more than 64 bits; make texts"
+    ):
+        rows.write_arrow(frame, tmp_path / "others.arrow", ())
 
 
 _METADATA = {"model": "md_1", "counts": '{"clamped":{"age":1},"unseen":{}}'}
