@@ -340,8 +340,9 @@ class UploadRepeated(GrovekeeperError):
     upload: str
 
     sentence = (
-        "the rows of this body are those of upload {upload}, which this key sent before; nothing was stored: stored "
-        "twice, each person in them would count twice. Insist (again) if that is meant"
+        "these rows are those of upload {upload}, which this key sent before; nothing was stored: stored "
+        "twice, each person in them would count twice. If that is meant, upload the file with again, in the "
+        "dashboard with “Store a file once more”"
     )
 
 

@@ -347,7 +347,10 @@ def epsilon_for(
             raise ParameterInvalid.named(
                 "error",
                 "not-of-this-statistic",
-                accepted=["counts, sums and quantiles"],
+                accepted=[
+                    "counts, sums and quantiles",
+                    "for a mean or a variance an epsilon: its quote states the error",
+                ],
             )
         return max(max(half_widths(*measured)) for measured in planned.measured)
 
