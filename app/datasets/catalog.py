@@ -22,7 +22,7 @@ from sqlalchemy import (
     select,
 )
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.orm import Mapped, Session, mapped_column
+from sqlalchemy.orm import Mapped, Session, defer, mapped_column
 
 from app.core import json_text
 from app.core.errors import DatasetDeleted, InvalidRequest, NameTaken, NotFound
@@ -612,8 +612,11 @@ def epochs_of_each(
 
 
 def of_each(session: Session, dataset_ids: Sequence[str]) -> dict[str, Dataset]:
-    """Several datasets in one query, by id; deleted datasets included."""
+    """Several datasets in one query, by id; deleted datasets included. The columns of
+    each, up to some megabytes, are read when they are asked for.
+    """
     query = select(DatasetRow).where(DatasetRow.id.in_(dataset_ids))
+    query = query.options(defer(DatasetRow.schema))
     return {row.id: Dataset(row) for row in session.execute(query).scalars()}
 
 

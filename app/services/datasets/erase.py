@@ -332,7 +332,9 @@ def complete_erasures(installation: Installation) -> None:
                 if erasure.has_remains(store, dataset.id, upload, key=key)
             ]
             if remaining:
-                form = row_layout.arrow_schema(dataset.schema, dataset.partitions)
+                with installation.database.read() as session:
+                    found = catalog.find(session, dataset.id)
+                form = row_layout.arrow_schema(found.schema, found.partitions)
                 with _without_uploads(installation, dataset, key):
                     for upload in remaining:
                         erasure.erase_upload(
