@@ -254,6 +254,27 @@ def test_statistics_that_dates_have_not_are_refused(
     assert (error["at"], error["problem"]) == (f"/tables/0/{at}", problem)
 
 
+@pytest.mark.parametrize(
+    ("table", "problem", "accepted"),
+    [
+        ({"statistic": "sum", "column": "ill"}, "not-a-number", ["age"]),
+        ({"statistic": "mean", "column": "ill"}, "not-a-number", ["admitted", "age"]),
+        ({"where": [{"column": "admitted", "in": ["x"]}]}, "needs-a-range", ["dates from 2015-01-01 to 2024-12-31"]),
+        ({"where": [{"column": "ill", "from": 1}]}, "needs-categories", ["no", "yes"]),
+    ],
+)  # fmt: skip
+def test_what_a_refusal_of_a_table_accepts_is_not_refused_next(
+    server: Server, table: dict[str, Any], problem: str, accepted: list[str]
+) -> None:
+    constant = {"name": "same", "type": "integer", "lower": 1, "upper": 1}
+    schema = SCHEMA | {"features": [*SCHEMA["features"], constant]}  # type: ignore[misc]
+    dataset = server.declared(schema=schema, partitions=[])
+    tables = [{"statistic": "count", **table}]
+    answer = _submitted(server, dataset["id"], epsilon="1", tables=tables)
+    [error] = answer.json()["errors"]
+    assert (error["problem"], error["accepted"]) == (problem, accepted)
+
+
 def test_a_model_reads_dates_on_every_way(server: Server) -> None:
     dataset = _uploaded(server)
     job = server.trained(dataset["id"], epsilon="10")

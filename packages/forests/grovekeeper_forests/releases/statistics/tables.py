@@ -556,7 +556,12 @@ class _TableReader:
     def _value(self, statistic: str) -> Feature:
         name = self._asked["column"]
         if name in self._classes or self._feature(name, "column").is_categorical:
-            raise self._invalid("not-a-number", "column", accepted=self._numbers())
+            accepted = [
+                feature.name
+                for feature in self._as_feature.values()
+                if _is_stated_of(statistic, feature)
+            ]
+            raise self._invalid("not-a-number", "column", accepted=accepted)
         feature = self._feature(name, "column")
         if feature.is_date and statistic == SUM:
             raise self._invalid("not-of-dates", "column")
@@ -582,9 +587,11 @@ class _TableReader:
         is_range = lower is not None or below is not None
         categories = self._categories(name, index)
         if categories is None:
-            if values is not None or not is_range:
-                raise self._invalid("needs-a-range", "where", index)
             feature = self._as_feature[name]
+            if values is not None or not is_range:
+                raise self._invalid(
+                    "needs-a-range", "where", index, accepted=_in_bounds(feature)
+                )
             if lower is not None:
                 lower = self._number(feature, lower, "where", index, "from")
             if below is not None:
@@ -600,7 +607,7 @@ class _TableReader:
                 name, lower=lower, below=below, first_day=feature.first_day
             )
         if is_range or not values:
-            raise self._invalid("needs-categories", "where", index)
+            raise self._invalid("needs-categories", "where", index, accepted=categories)
         if not set(values) <= {*categories, None}:
             raise self._invalid("unknown", "where", index, "in", accepted=categories)
         # a label of no declared class may always be empty
@@ -644,9 +651,6 @@ class _TableReader:
     def _names(self) -> list[str]:
         return [*self._as_feature, *self._classes]
 
-    def _numbers(self) -> list[str]:
-        return [f.name for f in self._as_feature.values() if not f.is_categorical]
-
     def _invalid(
         self,
         problem: str,
@@ -658,6 +662,16 @@ class _TableReader:
             (*self._place, *place), problem, limit, tuple(accepted)
         )
         return ParameterInvalid([found])
+
+
+def _is_stated_of(statistic: str, feature: Feature) -> bool:
+    """Whether a statistic can be stated of a column."""
+    return (
+        not feature.is_categorical
+        and not (feature.is_date and statistic == SUM)
+        and feature.lower < feature.upper
+        and _are_bounds_of(statistic, feature)
+    )
 
 
 def _are_bounds_of(statistic: str, feature: Feature) -> bool:
