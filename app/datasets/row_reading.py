@@ -43,7 +43,7 @@ from app.datasets.csv_columns import (
 )
 from app.datasets.row_layout import as_feature, own_column_partitions
 from app.datasets.upload_bodies import RFC_4180, BodyForm, CsvSource, Dialect
-from grovekeeper_common import suspicions
+from grovekeeper_common import identifier_names, suspicions
 from grovekeeper_common.number_text import BLANKS, LIKE_NUMBER
 from grovekeeper_forests import limits as forest_limits
 from grovekeeper_forests.data.schema import Schema, composed
@@ -186,6 +186,7 @@ def _problems_of_header(
     if unknown:
         shown = tuple(unknown)[: forest_limits.MAX_REPORTED_PROBLEMS]
         suspected = suspicions.of_unknown_columns(unknown, len(names))
+        suspected = suspected or identifier_names.of_unknown_columns(unknown.values())
         problems.append(
             ColumnProblem(
                 "", "unknown-column", len(unknown), positions=shown, suspected=suspected

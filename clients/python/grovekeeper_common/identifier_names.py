@@ -32,6 +32,10 @@ _PHRASES = frozenset(
 _QUESTIONS = frozenset(("has", "is"))
 """First words of a name whose column says yes or no."""
 _SHOWN = 5  # names that a sentence lists
+_UNIT = (
+    "by its name the column of the person: declare it as the privacy unit (privacy_unit, --unit of datasets init), "
+    "which protects all rows of a person together, or leave it out"
+)
 
 
 def looks_like_identifier(name: str) -> bool:
@@ -46,6 +50,14 @@ def looks_like_identifier(name: str) -> bool:
         return not _PEOPLE.union(("id",)).isdisjoint(words[:-1])
     # written as one word: patientid
     return last.endswith("id") and last.removesuffix("id") in _PEOPLE
+
+
+def of_unknown_columns(names: Iterable[str]) -> str | None:
+    """What undeclared columns of a file may be, by their names: that of the person."""
+    for name in names:
+        if name.lower() in _PEOPLE or looks_like_identifier(name):
+            return _UNIT
+    return None
 
 
 def warnings_of(

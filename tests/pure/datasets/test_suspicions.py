@@ -192,6 +192,18 @@ def test_an_index_column_is_named(ingest: Ingestion, name: str) -> None:
     assert "index=False" in problem.suspected
 
 
+@pytest.mark.parametrize("name", ["Patient", "patient_id", "customerId"])
+def test_the_column_of_the_person_leads_to_the_privacy_unit(
+    ingest: Ingestion, name: str
+) -> None:
+    """Whoever left it out of the declaration got a guarantee for single rows."""
+    problem = _problem(ingest, f"{name},{HEADER}p7,{GOOD_ROW}")
+    assert (problem.problem, problem.positions) == ("unknown-column", (1,))
+    assert "privacy_unit" in str(problem.suspected)
+    other = _problem(ingest, f"ward,{HEADER}north,{GOOD_ROW}")
+    assert other.suspected is None
+
+
 def test_a_file_without_a_header_and_a_header_in_other_letters_are_named(
     ingest: Ingestion,
 ) -> None:
