@@ -69,8 +69,9 @@ _RULE = (
     "to the printed numbers on average, as a paper has one rule for all datasets.\n"
 )
 _FEW_FOLDS = (
-    ". Ten folds are one cross-validation and have no interval; that of thirty folds, which are three, is 2.8 times as "
-    "wide as that of a hundred with the same spread"
+    ". Ten folds are one cross-validation and have no interval: “too few runs” stands where their difference is below "
+    "t · s · √1.1, with the standard deviation s of a fold and the 97.5 % quantile t of Student's law. The interval of "
+    "thirty folds, which are three, is 2.8 times as wide as that of a hundred with the same spread"
 )
 
 SMALL = 2.0
@@ -179,11 +180,24 @@ def distances(
     return pairs
 
 
+def label_of(cells: Iterable[Cell], named: str) -> str:
+    """A sentence on the label of a dataset that runs with two; empty if none is among
+    the cells.
+    """
+    twice = dict.fromkeys(
+        cell.dataset for cell in cells if cell.dataset in OTHER_LABELS
+    )
+    return "".join(f" In this table, the label of {name} is {named}." for name in twice)
+
+
 def _distances(measured: Sequence[Cell], accuracies: Accuracies) -> Iterator[str]:
     pairs = distances(measured, accuracies)
     if not pairs:
         return
+    of_label = label_of(measured, "histology").strip()
     yield "Mean distance from the printed numbers, in points, as run and as tried otherwise:\n"
+    if of_label:
+        yield f"{of_label}\n"
     yield "| method | tried | datasets | as run | tried |\n|---|---|---|---|---|"
     for (method, title), of_cells in pairs.items():
         ours, theirs = (statistics.fmean(gaps) for gaps in zip(*of_cells, strict=True))

@@ -120,14 +120,18 @@ class Finding:
         )
 
 
-def basis(tasks: Iterable[Task]) -> str:
+def basis(tasks: Iterable[Task], *, literal: str = " as printed") -> str:
     """The forests of tasks, whether they run as printed or at which adjacency, their
     datasets and ε, in words.
+
+    Args:
+        tasks: runs.
+        literal: what is said of forests that follow a printed rule.
     """
     known = list(tasks)
     slugs_of: dict[str, dict[str, None]] = {}
     for task in known:
-        slugs_of.setdefault(_rule_of(task), {})[f"`{task.slug}`"] = None
+        slugs_of.setdefault(_rule_of(task, literal), {})[f"`{task.slug}`"] = None
     forests = "; ".join(
         f"{_joined(list(slugs))}{rule}" for rule, slugs in slugs_of.items()
     )
@@ -142,12 +146,12 @@ def basis(tasks: Iterable[Task]) -> str:
     return f"{forests}; {where}{at}"
 
 
-def _rule_of(task: Task) -> str:
+def _rule_of(task: Task, literal: str) -> str:
     if task.slug in BY_SLUG:
         return f", repaired, {_ADJACENCIES[BY_SLUG[task.slug].adjacency]}"
     if task.parameters.get("stop") == "leaves":
         return " with the stop of section 3.2 of Bai et al."
-    return _BY_ABSTRACT if task.slug == "hobraf" else " as printed"
+    return _BY_ABSTRACT if task.slug == "hobraf" else literal
 
 
 def _joined(names: Sequence[str]) -> str:

@@ -2,6 +2,7 @@
 bounds of printed rules.
 """
 
+import re
 from collections import defaultdict
 from itertools import product
 from pathlib import Path
@@ -154,6 +155,33 @@ def test_hepatitis_is_compared_by_both_labels() -> None:
     )
     assert "in points, by label: Hepatitis 20.0, Hepatitis by histology 1.0." in page
     assert "Mean distance" not in printed_pages.section("mrf-2", {keys[0]: [0.8217]})
+
+
+@pytest.mark.parametrize("paper", entrances.PAPERS, ids=lambda paper: paper.name)
+def test_the_summary_has_every_difference_that_a_section_does_not_explain(
+    paper: entrances.Entrance,
+) -> None:
+    committed = (papers.RESULTS / f"{paper.name}.md").read_text(encoding="utf-8")
+    _, _, rest = committed.partition("\n## Not explained\n")
+    summary, _, sections = rest.partition("\n## ")
+    open_lines = (
+        line for line in sections.splitlines() if line.startswith("* Not explained")
+    )
+    named = [
+        name.rstrip(".")
+        for line in open_lines
+        for name in re.findall(r"[A-Z][^;.]*? [+-]\d+\.\d", line)
+    ]
+    assert named or paper.name == "paper-bojarski"
+    assert all(name in summary for name in named)
+
+
+def test_pages_say_which_label_and_which_draw_a_table_has() -> None:
+    page = entrances.pages()["paper-bai.md"]
+    assert "In this table, the label of Hepatitis is its documented class." in page
+    assert page.count("In this table, the label of Hepatitis is histology.") == 2
+    assert "`mrf-plain` with one label drawn for each leaf, as the journal" in page
+    assert "“too few runs” stands where their difference is below t · s · √1.1" in page
 
 
 @pytest.mark.parametrize(("n_trees", "n_classes"), [(1, 3), (3, 3), (4, 4), (5, 2)])

@@ -368,7 +368,17 @@ def test_figure_6_needs_a_rise_by_b2_that_ends_at_ten_and_a_smaller_one_by_b1() 
     ]
     reverse = mrf_page.findings_of_figure_6(made_up("mrf-figure-6", swapped))
     assert verdicts(reverse) == [HOLDS, FAILS, HOLDS, FAILS]
-    assert "with B1 and B2 exchanged, the runs would agree" in reverse[-1].ours
+    assert reverse[-1].ours.endswith(
+        "with B1 and B2 exchanged, the verdicts on these four sentences would be: "
+        "Holds, Holds, Holds, Holds."
+    )
+    dip = made_up(
+        "mrf-figure-6",
+        lambda task: paper(task) - 0.02 * (int(task.parameters["b2"]) == 15),
+    )
+    _, stable, *_ = mrf_page.findings_of_figure_6(dip)
+    assert stable.verdict == FAILS, "a change that the ends hide counts"
+    assert "up to 2.0 points" in stable.ours
     opposite = made_up("mrf-figure-6", lambda task: 1 - paper(task))
     assert verdicts(mrf_page.findings_of_figure_6(opposite)) == [
         FAILS,
