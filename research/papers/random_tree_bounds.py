@@ -99,8 +99,8 @@ def bounds_row(name: str, height: int, pool: Pool, random: np.random.Generator) 
 
 
 def private_row(name: str, height: int, n_rows: int) -> str:
-    """A row of the table of Theorem 5.7: the best number of trees, and the ε n at which
-    its bound says something.
+    """A row of the table of Theorem 5.7: the best number of trees, and the least ε n, to
+    a thousandth, at which its bound says something.
     """
     rate = theory.noise_rate(LIGHT_SHARE, MARGIN / 2, height)
 
@@ -112,9 +112,13 @@ def private_row(name: str, height: int, n_rows: int) -> str:
         )
 
     n_trees, at_paper = failure(1_000)
-    budget = 1_000.0
-    while failure(budget)[1] > log(0.01):
-        budget *= 1.25
+    too_low, budget = 1_000.0, 1e15
+    while budget > 1.001 * too_low:
+        middle = (too_low * budget) ** 0.5
+        if failure(middle)[1] > log(0.01):
+            too_low = middle
+        else:
+            budget = middle
     return f"| {name} | {height} | {n_trees} | {exp(at_paper):,.0f} | {budget:.1e} | {failure(budget)[0]} |"
 
 

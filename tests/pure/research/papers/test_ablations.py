@@ -21,12 +21,13 @@ from research.papers import (
     median_trees,
     mrf_page,
     printed_further,
+    synthetic,
 )
 from research.papers.forests import catalogue
 from research.papers.forests.trees.design import Design
 from research.papers.forests.trees.node_routing import NodeTrees
 from research.papers.median_trees import MedianRule
-from research.runs import Task
+from research.runs import Task, plan
 from tests.pure.research.papers.reference_forests import grown, leaf_of, public_rows
 
 Labels: TypeAlias = NDArray[np.int64]
@@ -68,6 +69,19 @@ def test_the_best_setting_is_at_least_as_accurate_as_the_papers() -> None:
     assert chosen is not None, "runs.csv has HobRaF with leaves of five rows and of one"
     usual = [100 * run[0] for run in values[tasks[0]]][: len(chosen[1])]
     assert np.mean(chosen[1]) >= np.mean(usual)
+
+
+def test_the_repaired_trees_of_figure_1_have_the_depths_that_its_page_names() -> None:
+    for name in (*synthetic.names(5), *synthetic.names(10)):
+        dataset = synthetic.read(name)
+        depths = []
+        for epsilon in ablations.FIGURE_1_EPSILONS:
+            task = ablations.repaired_task(name, ablations.N_SUPERVISED, epsilon)
+            request = task.request(dataset.public_size)
+            depths.append(plan(request, dataset.schema).parameters["max_depth"])
+        assert depths == [4, 5, 6, 8, 9]
+    page = (tables.RESULTS / "huang-figures.md").read_text(encoding="utf-8")
+    assert "4, 5, 6, 8 and 9 for ε = 0.5, 1, 2, 5 and 10" in page
 
 
 def test_rates_are_those_of_the_printed_table() -> None:

@@ -13,6 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from research import bundled
+from research.papers import __main__ as papers
 from research.papers import printed_random_trees as printed
 from research.papers import random_tree_bounds
 from research.papers import random_tree_theory as theory
@@ -485,8 +486,8 @@ def test_the_best_number_of_trees_grows_like_the_square_root_and_not_like_the_lo
     )
     assert 9 < large / small < 10
     assert large == pytest.approx((2 * 0.001 * 10**10) ** 0.5 / 0.2, rel=0.02)
-    assert random_tree_bounds.private_row("wdbc", 4, 569).startswith(
-        "| wdbc | 4 | 1 | "
+    assert random_tree_bounds.private_row("wdbc", 8, 569) == (
+        "| wdbc | 8 | 1 | 1,069 | 2.5e+09 | 2278 |"
     )
     enough = theory.enough_trees(10**10, 0.1, 1.0)
     assert enough < large / 9
@@ -494,6 +495,20 @@ def test_the_best_number_of_trees_grows_like_the_square_root_and_not_like_the_lo
     assert enough / theory.enough_trees(10**8, 0.1, 1.0) == pytest.approx(
         10 / 8, rel=0.01
     )
+
+
+def test_the_page_has_the_private_bounds_of_the_code() -> None:
+    page = (papers.RESULTS / "bojarski.md").read_text(encoding="utf-8")
+    n_rows = {
+        "wdbc": 569,
+        "vote": 435,
+        "transfusion": 748,
+        "mammographic": 961,
+        "banknote": 1372,
+    }
+    for name, height in product(n_rows, (4, 8, 12)):
+        row = random_tree_bounds.private_row(name, height, n_rows[name])
+        assert f"{row}\n" in page
 
 
 def test_the_test_error_of_averaging_is_bounded_where_leaves_are_large() -> None:

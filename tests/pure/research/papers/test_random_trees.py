@@ -185,20 +185,22 @@ def grid_run(
 
 def test_sensitivity_measures_both_parameters() -> None:
     heights, numbers = np.arange(15)[:, np.newaxis], np.arange(11)[np.newaxis]
-    assert Sensitivity.of(np.full((15, 11), 8.0)) == Sensitivity(0, 0, 0)
-    assert Sensitivity.of(10.0 + heights + 0 * numbers) == Sensitivity(0, 14, 7)
-    assert Sensitivity.of(10.0 + 2 * numbers + 0 * heights) == Sensitivity(20, 0, 10)
+    assert Sensitivity.of(np.full((15, 11), 8.0)) == Sensitivity(0, 0, 0, 8)
+    assert Sensitivity.of(10.0 + heights + 0 * numbers) == Sensitivity(0, 14, 7, 10)
+    assert Sensitivity.of(10.0 + 2 * numbers + 0 * heights) == Sensitivity(
+        20, 0, 10, 10
+    )
     # One bad height costs the mean little and the range much.
     assert Sensitivity.of(
         np.where(heights == 3, 30.0, 0.0) + 0 * numbers
-    ) == Sensitivity(0, 30, 2)
+    ) == Sensitivity(0, 30, 2, 0)
 
 
 def test_the_main_finding_names_the_least_sensitive_read_out() -> None:
     by_read_out = {
-        "mv": Sensitivity(2, 9, 3),
-        "ta": Sensitivity(4, 7, 3),
-        "pa": Sensitivity(1, 8, 5),
+        "mv": Sensitivity(2, 9, 3, 8),
+        "ta": Sensitivity(4, 7, 3, 8),
+        "pa": Sensitivity(1, 8, 5, 8),
     }
     measures = ("to_trees", "to_height", "regret")
     assert [
@@ -215,11 +217,15 @@ def test_sensitivities_leave_out_the_logarithmic_number_and_the_page_counts_data
         wrong = np.full((6, 12), 20) + random.integers(0, 20, size=(6, 1)) * np.array(
             [[0], [1], [1], [0], [1], [1]]
         )
-        wrong[:, -1] = 99
+        wrong[:, -1] = 9
         runs.append(grid_run("vote", "1000", height, wrong, wrong))
     errors = random_tree_page.errors_of(runs)["vote", "1000"]
-    assert random_tree_page.sensitivities(errors)["mv"] == Sensitivity(0, 0, 0)
+    assert random_tree_page.sensitivities(errors)["mv"] == Sensitivity(0, 0, 0, 20)
     assert random_tree_page.sensitivities(errors)["ta"].to_height > 5
+    assert (
+        "| vote | the paper's θ | `mv` | 20.0 | 0.0 | 0.0 | 0.0 |\n"
+        in random_tree_page.page(runs)
+    )
     assert (
         "| 1 to 15 | the paper's θ | 1, 1 of 1 | 1, 1 of 1 | 1, 1 of 1 |"
         in random_tree_page.page(runs)
