@@ -158,6 +158,9 @@ def test_foreign_profiles_are_refused(changes: dict[str, object]) -> None:
         ({"class_share": "0.7", "size_share": "0.3"}, ("size_share",)),
         ({"bins": "32"}, ("bins",)),
         ({"class_share": "0"}, ("class_share",)),
+        ({"class_share": "0.95"}, ("class_share",)),
+        ({"size_share": "0.6"}, ("size_share",)),
+        ({"size_share": "-0.1"}, ("size_share",)),
         ({"depth": 1}, ("parameters",)),
     ],
 )
@@ -165,6 +168,16 @@ def test_broken_parameters_are_named(asked: dict[str, object], at: str) -> None:
     with pytest.raises(ParameterInvalid) as refused:
         profile_price.plan(asked, facts(NUMBERS, "pure", None))
     assert [problem.place for problem in refused.value.problems] == [at]
+
+
+@pytest.mark.parametrize(("n_bins", "levels"), [("4", 2), ("8", 3), ("16", 4)])
+def test_bins_are_halved_as_often_as_their_number_says(
+    n_bins: str, levels: int
+) -> None:
+    plan = profile_price.plan({"bins": n_bins}, facts(NUMBERS, "pure", None))
+    bins = profile_price.parts_of(plan.event).bins
+    assert bins is not None
+    assert quantile_bins.medians_of(bins)[1] == levels
 
 
 def test_too_small_a_share_is_refused_before_it_is_priced() -> None:
