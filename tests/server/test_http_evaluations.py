@@ -224,7 +224,8 @@ def test_evaluations_hold_a_few_profiles_in_memory_however_many_there_are(
     _evaluated(server, path, epsilon="1")
     with server.database.write() as session:
         row = session.get_one(ReleaseRow, profile)
-        facts = {name: getattr(row, name) for name in row.__table__.columns}
+        column_names = [column.name for column in ReleaseRow.__table__.columns]
+        facts = {name: getattr(row, name) for name in column_names}
         for number in range(40):
             later = {
                 "id": f"pf_later{number}",

@@ -156,7 +156,9 @@ def test_the_smallest_and_the_largest_price_are_kept_to_the_nano(
     unplannable = server.admin.http.post(
         "/plans", json=training(dataset, epsilon="1e-18")
     )
-    assert unplannable.json()["errors"] == [{"at": "/epsilon", "problem": "too-small"}]
+    assert unplannable.json()["errors"] == [
+        {"at": "/epsilon", "problem": "too-small", "accepted": ["more, such as 0.001"]}
+    ]
 
 
 @pytest.mark.parametrize(
