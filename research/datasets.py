@@ -7,7 +7,7 @@ import gzip
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,10 @@ MANY_ROWS = 20_000
 FIRST_SEED = 1_000
 NUMBERS = "numbers"
 """Ends the name of a dataset whose categories are numbers."""
+DECLARED = "declared"
+"""Ends the name of a dataset whose unordered categories are a column of 0 and 1 for every
+declared value, and none for other or missing values.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +91,8 @@ def read(folder: Path, name: str) -> Dataset:
 
     A name ``file:column`` makes the column the label, a class or a number, and the
     documented label the last feature. A name ``file@numbers`` orders the values of
-    every category as declared, so that they are numbers where trees compare numbers.
+    every category as declared, so that they are numbers where trees compare numbers;
+    ``file@declared`` turns every declared value of an unordered category into a column.
     """
     table, _, coding = name.partition("@")
     file, _, other_label = table.partition(":")
@@ -122,7 +127,26 @@ def read(folder: Path, name: str) -> Dataset:
     columns = tuple(
         _column(feature, cells[feature.name])[known] for feature in schema.features
     )
-    return Dataset(name, schema, columns, y[known])
+    dataset = Dataset(name, schema, columns, y[known])
+    return _with_declared_values(dataset) if coding == DECLARED else dataset
+
+
+def _with_declared_values(dataset: Dataset) -> Dataset:
+    """The table with a number, 0 or 1, for every declared value of an unordered
+    category.
+    """
+    features: list[Feature] = []
+    columns: list[NDArray[Any]] = []
+    for feature, column in zip(dataset.schema.features, dataset.columns, strict=True):
+        if not feature.is_categorical or feature.ordered:
+            features.append(feature)
+            columns.append(column)
+            continue
+        for code, value in enumerate(feature.categories):
+            features.append(Feature(f"{feature.name}={value}", "integer", 0.0, 1.0))
+            columns.append((column == code).astype(np.float64))
+    schema = replace(dataset.schema, features=tuple(features))
+    return replace(dataset, schema=schema, columns=tuple(columns))
 
 
 def _as_label(feature: Mapping[str, Any]) -> dict[str, Any]:

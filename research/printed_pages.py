@@ -66,7 +66,8 @@ _UNEXPLAINED = "Not explained."
 _TOO_FEW = "Not explained; too few runs to tell the difference from chance."
 _RULE = (
     "Of the runs tried otherwise on a dataset, one at most explains a difference: that which brings its method nearest "
-    "to the printed numbers on average, as a paper has one rule for all datasets.\n"
+    "to the printed numbers on average, over the datasets that the runs share, as a paper has one rule for all "
+    "datasets.\n"
 )
 _FEW_FOLDS = (
     ". Ten folds are one cross-validation and have no interval: “too few runs” stands where their difference is below "
@@ -206,20 +207,31 @@ def _distances(measured: Sequence[Cell], accuracies: Accuracies) -> Iterator[str
 
 
 def _nearest_check(cell: Cell, accuracies: Accuracies) -> dict[str, Task]:
-    """The check of a cell that brings its method nearest to the printed numbers on
-    average, over the datasets of the table that have it; none if no check does. Checks
-    that the cell lacks, as those of categories, explain nothing of it and hide nothing.
+    """Of the checks of a cell that bring their method nearer to the printed numbers on
+    average, the one that brings it nearest over the datasets for which all of these are
+    defined; none if no check does. Checks that the cell lacks, as those of categories, explain
+    nothing of it and hide nothing.
     """
     of_method = [other for other in rows(cell.table) if other.method == cell.method]
-    nearer = {
+    nearer = [
+        title
+        for title, gain in _gains(of_method, accuracies).items()
+        if gain < 0 and title in cell.checks
+    ]
+    shared = [other for other in of_method if other.checks.keys() >= set(nearer)]
+    gains = _gains(shared, accuracies)
+    best = min(nearer, key=lambda title: gains.get(title, 0.0), default="")
+    return {best: cell.checks[best]} if best else {}
+
+
+def _gains(cells: Iterable[Cell], accuracies: Accuracies) -> dict[str, float]:
+    """Mean change of the distance from the printed numbers of a method by a check, in
+    points.
+    """
+    return {
         title: statistics.fmean(tried - ours for ours, tried in of_cells)
-        for (_, title), of_cells in distances(of_method, accuracies).items()
-        if title in cell.checks
+        for (_, title), of_cells in distances(cells, accuracies).items()
     }
-    best = min(nearer, key=lambda title: nearer[title], default="")
-    if nearer.get(best, 0.0) >= 0:
-        return {}
-    return {best: cell.checks[best]}
 
 
 def _row(cell: Cell, accuracies: Accuracies) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ import pytest
 
 from grovekeeper_forests.privacy.accountants import gdp, pure
 from research import accuracy, datasets, runs, tables
+from research.papers.forests.trees.design import Design
 from research.reference import methods
 from research.runs import Run, RunsUnreadable, Task
 
@@ -93,6 +94,17 @@ def test_datasets_are_read_by_their_schema(folder: Path) -> None:
         toy.schema.features[1].other_code,
     ]
     assert (toy.public_size, toy.n_splits) == (42, 10)
+
+
+def test_declared_values_become_columns_and_others_none(folder: Path) -> None:
+    toy = datasets.read(folder, "toy@declared")
+
+    names = [feature.name for feature in toy.schema.features]
+    assert names == ["size", "colour=red", "colour=blue"]
+    assert Design.of(toy.schema).n_columns == 3
+    assert Design.of(datasets.read(folder, "toy").schema).n_columns == 5
+    assert np.array_equal(toy.columns[1], [1, 0] * 20 + [0, 0])
+    assert np.array_equal(toy.columns[2], [0, 1] * 20 + [0, 0])
 
 
 def test_another_column_becomes_the_label_and_the_label_a_feature(folder: Path) -> None:

@@ -349,13 +349,52 @@ def test_a_run_on_few_datasets_hides_no_run_on_others() -> None:
     assert f"Explained by a run: “{column}”" in printed_pages.reason_of(wine, runs)
 
 
+@pytest.mark.parametrize(
+    "method", ["RoF-PCA", "RoF-LDA", "MPSVM-T", "MPSVM-P", "MPSVM-N"]
+)
+def test_without_columns_of_zeros_the_null_space_is_nearer_and_others_are_farther(
+    method: str,
+) -> None:
+    """What docs/references.md says of Tic-tac-toe and of the mean."""
+    runs = papers.accuracies(load(papers.RESULTS / "runs.csv", papers.PaperRun))
+    title = "columns of declared values alone"
+    every = [cell for cell in printed_tables.rows("mrf-3") if cell.method == method]
+    for cells in (every, [_cell("mrf-3", "Tic-tac-toe", method)]):
+        pairs = printed_pages.distances(cells, runs)[method, title]
+        change = np.mean([tried - ours for ours, tried in pairs])
+        assert bool(change < 0) == (method == "MPSVM-N")
+
+
+def test_runs_are_compared_on_the_datasets_that_both_have() -> None:
+    """On Zoo, which has one of them, that run helps less than on Hayes."""
+    hayes, zoo = (_cell("mrf-3", name, "MPSVM-N") for name in ("Hayes", "Zoo"))
+    numbers, declared = "categories as numbers", "columns of declared values alone"
+    means = {
+        hayes.plain: 0.50,
+        hayes.checks[numbers]: 0.55,
+        hayes.checks[declared]: 0.607,
+        zoo.plain: 0.83,
+        zoo.checks[declared]: 0.826,
+    }
+    runs = {
+        task.key: _folds((mean, mean + 0.001, mean + 0.002))
+        for task, mean in means.items()
+        if task is not None
+    }
+    assert f"Explained by a run: “{declared}”" in printed_pages.reason_of(hayes, runs)
+
+
 def test_categories_are_numbers_only_where_there_are_categories() -> None:
     by_dataset = {
         dataset: _cell("mrf-3", dataset, "RoF-PCA").checks
-        for dataset in ("Hayes", "Wine")
+        for dataset in ("Hayes", "Mammo", "Wine")
     }
-    (coded,) = by_dataset["Hayes"].values()
-    assert (coded.dataset, coded.algorithm) == ("hayes_roth@numbers", "rof-pca")
+    numbers, declared = by_dataset["Hayes"].values()
+    assert (numbers.dataset, numbers.algorithm) == ("hayes_roth@numbers", "rof-pca")
+    assert (declared.dataset, declared.algorithm) == ("hayes_roth@declared", "rof-pca")
+    assert [check.dataset for check in by_dataset["Mammo"].values()] == [
+        "mammographic@declared"
+    ]
     assert not by_dataset["Wine"]
 
 

@@ -3,6 +3,8 @@ classes, and whole trees.
 """
 
 from collections.abc import Callable
+from math import comb, isqrt
+from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
@@ -10,7 +12,9 @@ import pytest
 from numpy.typing import NDArray
 from sklearn.datasets import load_iris
 
+from grovekeeper_forests.data.schema import Feature, Label, Schema
 from research.papers.forests.trees import oblique_trees, plane_rules
+from research.papers.forests.trees.design import Design
 from research.papers.forests.trees.node_routing import NodeTrees
 from research.papers.forests.trees.oblique_trees import Limits, Nodes, PublicTable
 from research.papers.forests.trees.plane_rules import NodeMoments, Proposal
@@ -237,19 +241,39 @@ def test_singular_matrices_are_handled_as_the_name_says() -> None:
     )
 
 
-def test_null_space_planes_contain_every_row_where_columns_are_categories() -> None:
-    """The columns of a feature's categories add up to 1; the results of ``mpsvm-n`` on
-    such tables say so.
-    """
+def test_null_space_planes_contain_every_row_where_a_column_is_zero() -> None:
+    """OTHER and MISSING are such columns; the page of ``mpsvm-n`` says so."""
     random = np.random.default_rng(3)
-    codes = random.integers(0, 3, (500, 2))
+    codes = random.integers(0, 3, (500, 6))
     y = (codes.sum(axis=1) % 3 == random.integers(0, 2, 500)).astype(np.int32)
-    X = np.concatenate([np.eye(3)[column] for column in codes.T], axis=1)
-    nodes = moments_of(X, y, 2)
-    for plane in plane_rules.null_space(nodes).planes[0]:
-        assert _distances(plane, X).max() < 1e-9
-    for plane in plane_rules.tikhonov(nodes).planes[0]:
-        assert _distances(plane, X).max() > 0.1
+    drawn = (codes == random.integers(0, 3, 6)).astype(np.float64)
+    for zero in (None, 2):
+        if zero is not None:
+            drawn[:, zero] = 0.0
+        bisectors = plane_rules.null_space(moments_of(drawn, y, 2)).planes[0]
+        one, other = bisectors.sum(axis=0) / 2, (bisectors[0] - bisectors[1]) / 2
+        farthest = max(_distances(plane, drawn).max() for plane in (one, other))
+        assert farthest > 0.1 if zero is None else farthest < 1e-9
+    for plane in plane_rules.tikhonov(moments_of(drawn, y, 2)).planes[0]:
+        assert _distances(plane, drawn).max() > 0.1
+
+
+def test_six_columns_of_tic_tac_toe_hold_a_column_that_is_zero_nearly_always() -> None:
+    """The numbers of docs/references.md: three values a square, OTHER and MISSING."""
+    square = [
+        Feature(f"{at}", "categorical", categories=("b", "o", "x")) for at in range(9)
+    ]
+    design = Design.of(Schema(tuple(square), Label("y", ("no", "yes"))))
+    n_zero, n_drawn = 2 * len(square), isqrt(design.n_columns)
+    share = 1 - comb(design.n_columns - n_zero, n_drawn) / comb(
+        design.n_columns, n_drawn
+    )
+    text = (Path(__file__).parents[4] / "docs" / "references.md").read_text("utf-8")
+    assert f"{n_zero} of {design.n_columns} on Tic-tac-toe" in text
+    assert (n_drawn, f"where {100 * share:.0f} % of the draws of six" in text) == (
+        6,
+        True,
+    )
 
 
 def test_a_plane_without_direction_is_no_plane() -> None:
