@@ -106,7 +106,9 @@ def test_a_model_is_quoted_trained_used_and_measured(
     use = model.importances()
     assert [feature["name"] for feature in use] == model.features
     assert sum(feature["n_splits"] for feature in use) <= 2 * 3
-    assert sum(use.frame()["importance"]) == pytest.approx(1)
+    total = sum(use.frame()["importance"])
+    # random splits need not separate the classes at all
+    assert total == pytest.approx(1) or total == 0
     assert list(model.leaf_shares()) == model.classes
     tree = model.tree()
     assert set(tree.answer["nodes"][0]) >= {"test", "yes", "no", "label"}
