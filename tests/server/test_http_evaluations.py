@@ -149,17 +149,22 @@ def test_the_majority_is_told_by_a_profile_of_the_same_rows_alone(
     assert evaluation["majority"] is None, (
         "a profile of all rows says nothing exact about the held-out cell"
     )
-    released = server.admin.http.post(
-        f"/datasets/{dataset['id']}/profiles",
-        json={"epsilon": "20", "scope": HELD_OUT},
-        headers=new_idempotency_key(),
-    )
-    profile = server.ended(released.json()["job_id"])["profile_id"]
+    profile = _profiled(server, dataset["id"])
     majority = server.admin.http.get(f"/evaluations/{evaluation['id']}").json()[
         "majority"
     ]
     assert majority["source"] == profile
     assert 0.5 <= majority["share"] <= 1
+
+
+def _profiled(server: Server, dataset: str) -> str:
+    """The id of a released profile of the rows that no model was trained on."""
+    released = server.admin.http.post(
+        f"/datasets/{dataset}/profiles",
+        json={"epsilon": "20", "scope": HELD_OUT},
+        headers=new_idempotency_key(),
+    )
+    return str(server.ended(released.json()["job_id"])["profile_id"])
 
 
 @on_one_server
@@ -168,12 +173,7 @@ def test_a_list_reads_a_profile_once_however_many_evaluations_name_it(
 ) -> None:
     """A profile of fifty columns on the fine grid makes three million edges."""
     dataset, (model,) = _trained(server, "pure")
-    released = server.admin.http.post(
-        f"/datasets/{dataset['id']}/profiles",
-        json={"epsilon": "20", "scope": HELD_OUT},
-        headers=new_idempotency_key(),
-    )
-    profile = server.ended(released.json()["job_id"])["profile_id"]
+    profile = _profiled(server, dataset["id"])
     path = f"/models/{model}/evaluations"
     for _ in range(3):
         _evaluated(server, path, epsilon="1")
@@ -214,12 +214,7 @@ def test_evaluations_hold_a_few_profiles_in_memory_however_many_there_are(
 ) -> None:
     """A profile states all columns of its dataset, up to some megabytes of them."""
     dataset, (model,) = _trained(server, "pure")
-    released = server.admin.http.post(
-        f"/datasets/{dataset['id']}/profiles",
-        json={"epsilon": "20", "scope": HELD_OUT},
-        headers=new_idempotency_key(),
-    )
-    profile = server.ended(released.json()["job_id"])["profile_id"]
+    profile = _profiled(server, dataset["id"])
     path = f"/models/{model}/evaluations"
     _evaluated(server, path, epsilon="1")
     with server.database.write() as session:

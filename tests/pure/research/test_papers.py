@@ -4,6 +4,7 @@ bounds of printed rules.
 
 import re
 from collections import defaultdict
+from collections.abc import Mapping
 from itertools import product
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from research.papers import entrances
 from research.papers.forests import catalogue as references
 from research.printed_tables import Cell
 from research.reference.literal_rules import TRUE_LOSS, vote_ceiling
-from research.runs import load
+from research.runs import Task, load
 
 
 def test_every_printed_number_has_a_dataset_and_a_method_or_a_reason() -> None:
@@ -329,6 +330,17 @@ def test_of_two_runs_that_are_nearer_only_the_nearest_explains() -> None:
     )
 
 
+def _runs_of(
+    means: Mapping[Task | None, float],
+) -> dict[tuple[object, ...], list[float]]:
+    """Three folds of each task, close to its mean."""
+    return {
+        task.key: _folds((mean, mean + 0.001, mean + 0.002))
+        for task, mean in means.items()
+        if task is not None
+    }
+
+
 def test_a_run_on_few_datasets_hides_no_run_on_others() -> None:
     """Numbers for categories help most, on Hayes; Wine has none, and one column there."""
     hayes, wine = (_cell("mrf-2", name, "Denil14") for name in ("Hayes", "Wine"))
@@ -340,11 +352,7 @@ def test_a_run_on_few_datasets_hides_no_run_on_others() -> None:
         wine.plain: 0.90,
         wine.checks[column]: 0.966,
     }
-    runs = {
-        task.key: _folds((mean, mean + 0.001, mean + 0.002))
-        for task, mean in means.items()
-        if task is not None
-    }
+    runs = _runs_of(means)
     assert f"Explained by a run: “{numbers}”" in printed_pages.reason_of(hayes, runs)
     assert f"Explained by a run: “{column}”" in printed_pages.reason_of(wine, runs)
 
@@ -376,11 +384,7 @@ def test_runs_are_compared_on_the_datasets_that_both_have() -> None:
         zoo.plain: 0.83,
         zoo.checks[declared]: 0.826,
     }
-    runs = {
-        task.key: _folds((mean, mean + 0.001, mean + 0.002))
-        for task, mean in means.items()
-        if task is not None
-    }
+    runs = _runs_of(means)
     assert f"Explained by a run: “{declared}”" in printed_pages.reason_of(hayes, runs)
 
 
