@@ -151,8 +151,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     wanted = present & set(options.datasets or present)
     cells = [cell for table in options.tables for cell in printed_tables.rows(table)]
-    files = {printed_tables.sources()[cell.dataset].file for cell in cells}
-    files |= {task.dataset for cell in cells for task in cell.checks.values()}
+    files = {
+        task.dataset
+        for cell in cells
+        for task in (cell.plain, cell.private, *cell.checks.values())
+        if task is not None
+    }
     sizes = {
         name: len(read(options.folder, name).y)
         for name in files

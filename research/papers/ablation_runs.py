@@ -108,7 +108,7 @@ def run_fold(folder: Path | None, name: str, path: Path, repeat: int) -> None:
 
 def _is_there(dataset: str, present: Container[str]) -> bool:
     return (
-        dataset in present
+        dataset.partition("@")[0] in present
         or dataset == ablation_measures.NORMAL
         or dataset.startswith("syn")
     )

@@ -135,7 +135,7 @@ def basis(tasks: Iterable[Task], *, literal: str = " as printed") -> str:
     forests = "; ".join(
         f"{_joined(list(slugs))}{rule}" for rule, slugs in slugs_of.items()
     )
-    datasets = dict.fromkeys(task.dataset for task in known)
+    datasets = dict.fromkeys(task.dataset.partition("@")[0] for task in known)
     budgets = dict.fromkeys(task.epsilon for task in known if task.epsilon)
     where = (
         ", ".join(datasets)
@@ -194,6 +194,12 @@ def somewhere(differences: Iterable[Difference]) -> str:
     """
     opposite = {HOLDS: FAILS, FAILS: HOLDS, OPEN: OPEN}
     return opposite[by_signs([-gap for gap in differences])]
+
+
+def agreed(verdicts: Iterable[str]) -> str:
+    """The verdict of all readings of a statement; open where they differ."""
+    known = set(verdicts)
+    return known.pop() if len(known) == 1 else OPEN
 
 
 def within(differences: Iterable[Difference], limit: float) -> str:

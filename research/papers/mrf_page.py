@@ -63,8 +63,7 @@ printed, t trees of depth 10 have B1 = B2 = ε / (20 t) and B3 = ε / t, and spl
 that the loss is infinite ([proof](../../proofs/mrf.md)); SmoothRF follows the code of Fletcher and Islam
 ([proof](../../proofs/srt.md)). Our text does not name the eight datasets of the figure, so every dataset of table 2
 that we have is in the means; [ablations.csv](ablations.csv) has each. "At most" is what printed labels of two classes
-reach in the mean if every leaf is pure and ties of votes are drawn, as in the paper; the runs of `mrf-plain` give ties
-to the first class.
+reach in the mean if every leaf is pure. Ties of votes of `mrf-plain` are drawn, as in the paper.
 
 ![Accuracy by number of trees](plots/figure-5.svg)
 """

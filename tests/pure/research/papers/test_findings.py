@@ -461,6 +461,17 @@ def test_figures_4_and_5_of_song_compare_forests_of_as_many_trees() -> None:
         )
         == [FAILS] * 2 + [HOLDS] * 2 + [FAILS] * 4
     )
+
+    def reversed_with_three_trees(task: Task) -> float:
+        few = task.parameters["n_estimators"] == 3
+        return paper(task) if few else 1 - paper(task)
+
+    values = made_up("song-figure-5", reversed_with_three_trees)
+    for finding in song_page.findings_of_figure_5(values)[2:4]:
+        assert finding.verdict == OPEN, "two of six are the reverse"
+        assert finding.ours.endswith(
+            "of all cases “Does not hold”, of most cases “Holds”, of some cases “Holds”."
+        )
     assert verdicts(song_page.findings_of_figure_5({})) == [OPEN] * 8
 
 

@@ -98,7 +98,7 @@ def test_rows_without_a_label_are_read_exactly_where_labels_are_protected(
     monkeypatch: pytest.MonkeyPatch, algorithm: str
 ) -> None:
     """If membership and features are public, a row that left with its label would move
-    every exact median.
+    every median.
     """
     own, _ = reads(monkeypatch, algorithm, LABELLED)
 

@@ -64,13 +64,13 @@ DEFAULT_TEACHERS, DEFAULT_PUPILS = 10, 50
 
 
 class LabelMedianTrees(PathForest):
-    """Each node splits a random feature at its exact median; each leaf releases noisy
-    label counts or one label.
+    """Each node splits a random feature at the public cut closest to its median; each
+    leaf releases noisy label counts or one label.
 
     Algorithm 3 of Huang, Lei and Kabán in its second setting. Structure comes from
     public features, noise is on labels only. Rows without a known label, the paper's
     unlabelled set, are used for the structure. No profile is needed: features are
-    public, so exact medians among 255 steps cost no budget.
+    public, so the cut among 255 equal steps costs no budget.
     """
 
     slug = "sspe-2"
@@ -83,8 +83,8 @@ class LabelMedianTrees(PathForest):
         ),
         wrong="Right where a label is added or removed, as in the paper; 2ε where one changes, which moves two counts.",
         here=(
-            "The same with noise for two counts, only on accounts whose owner published features and membership. It "
-            "protects labels and nothing else."
+            "The public cut closest to a median, and noise for two counts; only on accounts whose owner published "
+            "features and membership. It protects labels and nothing else."
         ),
         proof="docs/proofs/sspe-2.md",
         results="docs/results/semi-supervised.md",

@@ -1,7 +1,7 @@
-"""Chooses splits at medians of random features: private medians of a level, and exact
-medians of public features.
+"""Chooses splits at medians of random features: private medians of a level, and the cuts
+closest to medians of public features.
 
-Exact medians, with exact stopping sizes, are for accounts that protect labels alone.
+Cuts chosen by exact counts, with exact stopping sizes, are for accounts that protect labels alone.
 There, two neighbouring datasets have the same rows with the same features. A function
 of features alone has the same value on both, so its exact value may be used and
 published at no privacy cost (docs/proofs/sspe-2.md). The functions that choose such

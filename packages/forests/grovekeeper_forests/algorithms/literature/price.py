@@ -10,8 +10,8 @@ slug                splits of a tree                                a leaf relea
 ``maxtree``         private selections by miscount                  counts              docs/proofs/maxtree.md
 ``spe``             private medians                                 counts              docs/proofs/spe.md
 ``sspe-1``          private medians of an unlabelled dataset        counts              docs/proofs/sspe-1.md
-``sspe-2``          exact medians of public features                counts or a label   docs/proofs/sspe-2.md
-``pte``             exact medians of public features                counts              docs/proofs/pte.md
+``sspe-2``          cuts closest to public medians                  counts or a label   docs/proofs/sspe-2.md
+``pte``             cuts closest to public medians                  counts              docs/proofs/pte.md
 ==================  ==============================================  ==================  ==========================
 
 The last two are in :mod:`grovekeeper_forests.algorithms.literature.label_price`. Each
