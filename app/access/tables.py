@@ -3,10 +3,10 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import CheckConstraint, LargeBinary
+from sqlalchemy import CheckConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.db.base import Base, CanonicalJson
+from app.db.base import Base, PrimaryKey
 
 
 class KeyRow(Base):
@@ -30,11 +30,11 @@ class KeyRow(Base):
 
     __tablename__ = "keys"
 
-    id: Mapped[str] = mapped_column(primary_key=True)
+    id: Mapped[PrimaryKey]
     name: Mapped[str]
-    secret_sha256: Mapped[bytes | None] = mapped_column(LargeBinary)
+    secret_sha256: Mapped[bytes | None]
     issuer: Mapped[str | None]
-    roles: Mapped[list[Any]] = mapped_column(CanonicalJson)
+    roles: Mapped[list[Any]]
     roles_at: Mapped[datetime | None]
     created_at: Mapped[datetime]
     expires_at: Mapped[datetime | None]
@@ -56,7 +56,7 @@ class GrantRow(Base):
 
     __tablename__ = "grants"
 
-    key_id: Mapped[str] = mapped_column(primary_key=True)
+    key_id: Mapped[PrimaryKey]
     dataset_id: Mapped[str] = mapped_column(primary_key=True, index=True)
     role: Mapped[str]
     granted_at: Mapped[datetime]
@@ -77,11 +77,11 @@ class AnswerRow(Base):
 
     __tablename__ = "idempotent_answers"
 
-    principal: Mapped[str] = mapped_column(primary_key=True)
-    route: Mapped[str] = mapped_column(primary_key=True)
-    idempotency_key: Mapped[str] = mapped_column(primary_key=True)
-    request_sha256: Mapped[bytes] = mapped_column(LargeBinary)
+    principal: Mapped[PrimaryKey]
+    route: Mapped[PrimaryKey]
+    idempotency_key: Mapped[PrimaryKey]
+    request_sha256: Mapped[bytes]
     status: Mapped[int]
     location: Mapped[str | None]
-    body: Mapped[bytes] = mapped_column(LargeBinary)
+    body: Mapped[bytes]
     answered_at: Mapped[datetime]

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from sqlalchemy import (
     CheckConstraint,
     ColumnElement,
-    LargeBinary,
     Select,
     Text,
     UniqueConstraint,
@@ -29,7 +28,7 @@ from app.core.errors import DatasetDeleted, InvalidRequest, NameTaken, NotFound
 from app.core.sealed_files import DataKey, StorageKeys
 from app.core.stamps import is_reference
 from app.datasets import unit_names
-from app.db.base import Base, CanonicalJson, find_row
+from app.db.base import Base, PrimaryKey, find_row
 from grovekeeper_common import identifier_names
 from grovekeeper_forests.data.schema import Schema
 from grovekeeper_forests.kept import kept_property
@@ -66,16 +65,16 @@ class DatasetRow(Base):
 
     __tablename__ = "datasets"
 
-    id: Mapped[str] = mapped_column(primary_key=True)
+    id: Mapped[PrimaryKey]
     name: Mapped[str] = mapped_column(index=True)
     living_name: Mapped[str | None] = mapped_column(unique=True)
-    schema: Mapped[dict[str, Any]] = mapped_column(CanonicalJson)
-    privacy_unit: Mapped[dict[str, Any]] = mapped_column(CanonicalJson)
+    schema: Mapped[dict[str, Any]]
+    privacy_unit: Mapped[dict[str, Any]]
     protects: Mapped[str]
-    partitions: Mapped[list[dict[str, Any]]] = mapped_column(CanonicalJson)
+    partitions: Mapped[list[dict[str, Any]]]
     public_size: Mapped[int | None]
     population: Mapped[str | None]
-    wrapped_key: Mapped[bytes | None] = mapped_column(LargeBinary)
+    wrapped_key: Mapped[bytes | None]
     declared_by: Mapped[str]
     created_at: Mapped[datetime]
     deleted_at: Mapped[datetime | None]
@@ -104,7 +103,7 @@ class EpochRow(Base):
 
     __tablename__ = "epochs"
 
-    id: Mapped[str] = mapped_column(primary_key=True)
+    id: Mapped[PrimaryKey]
     dataset_id: Mapped[str]
     ordinal: Mapped[int]
     uploaded_at: Mapped[datetime]

@@ -5,7 +5,7 @@ exactly on both databases.
 import json
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
-from typing import Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, TypeAlias, TypeVar
 
 import rfc8785
 from sqlalchemy import (
@@ -17,7 +17,7 @@ from sqlalchemy import (
     Text,
     select,
 )
-from sqlalchemy.orm import DeclarativeBase, Session
+from sqlalchemy.orm import DeclarativeBase, Session, mapped_column
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from app.core import stamps
@@ -127,8 +127,15 @@ class Base(DeclarativeBase):
         int: ExactInteger,
         datetime: UtcDateTime,
         str: Text,
+        dict[str, Any]: CanonicalJson,
+        list[Any]: CanonicalJson,
+        list[dict[str, Any]]: CanonicalJson,
+        list[str]: CanonicalJson,
     }
 
+
+PrimaryKey: TypeAlias = Annotated[str, mapped_column(primary_key=True)]
+"""A text that is the primary key of its table, or a part of it."""
 
 Row = TypeVar("Row", bound=Base)
 

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import CheckConstraint, Index, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.db.base import Base, CanonicalJson
+from app.db.base import Base, PrimaryKey
 from grovekeeper_common import statistic_words
 from grovekeeper_forests.releases.names import PROFILE, STATISTICS
 
@@ -88,13 +88,13 @@ class JobRow(Base):
 
     __tablename__ = "jobs"
 
-    id: Mapped[str] = mapped_column(primary_key=True)
+    id: Mapped[PrimaryKey]
     dataset_id: Mapped[str] = mapped_column(index=True)
     dataset_name: Mapped[str]
     kind: Mapped[str]
     algorithm: Mapped[str | None]
     name: Mapped[str | None]
-    task: Mapped[dict[str, Any]] = mapped_column(CanonicalJson)
+    task: Mapped[dict[str, Any]]
     submitted_by: Mapped[str]
     submitted_at: Mapped[datetime]
     waits_since: Mapped[datetime]
@@ -198,7 +198,7 @@ class JobDatasetRow(Base):
 
     __tablename__ = "job_datasets"
 
-    job_id: Mapped[str] = mapped_column(primary_key=True)
+    job_id: Mapped[PrimaryKey]
     dataset_id: Mapped[str] = mapped_column(primary_key=True, index=True)
 
 
@@ -207,7 +207,7 @@ class WorkerRow(Base):
 
     __tablename__ = "workers"
 
-    id: Mapped[str] = mapped_column(primary_key=True)
+    id: Mapped[PrimaryKey]
     seen_at: Mapped[datetime]
 
 
@@ -222,7 +222,7 @@ class ApprovalRow(Base):
 
     __tablename__ = "approvals"
 
-    job_id: Mapped[str] = mapped_column(primary_key=True)
+    job_id: Mapped[PrimaryKey]
     dataset_id: Mapped[str] = mapped_column(primary_key=True, index=True)
     decision: Mapped[str | None]
     decided_by: Mapped[str | None]

@@ -35,7 +35,7 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 from sqlalchemy.sql.elements import SQLCoreOperations
 
 from app.core.errors import NotFound
-from app.db.base import Base, CanonicalJson, find_row, locked_rows
+from app.db.base import Base, PrimaryKey, find_row, locked_rows
 from app.db.database import insert_rows
 from grovekeeper_forests import amounts
 from grovekeeper_forests.privacy import accountants
@@ -211,16 +211,14 @@ class AccountRow(Base):
 
     __tablename__ = "accounts"
 
-    id: Mapped[str] = mapped_column(primary_key=True)
+    id: Mapped[PrimaryKey]
     name: Mapped[str]
     accountant: Mapped[str]
     adjacency: Mapped[str | None]
     delta: Mapped[str | None]
     delta_set_aside: Mapped[str | None]
-    privacy_unit: Mapped[dict[str, Any] | None] = mapped_column(CanonicalJson)
-    partitions: Mapped[list[dict[str, Any]]] = mapped_column(
-        CanonicalJson, default=list
-    )
+    privacy_unit: Mapped[dict[str, Any] | None]
+    partitions: Mapped[list[dict[str, Any]]] = mapped_column(default=list)
     last_sequence: Mapped[int] = mapped_column(default=0)
     last_hash: Mapped[str] = mapped_column(default=FIRST_PREVIOUS_HASH)
     last_at: Mapped[str] = mapped_column(default="")
@@ -245,7 +243,7 @@ class PopulationRow(Base):
 
     __tablename__ = "populations"
 
-    id: Mapped[str] = mapped_column(primary_key=True)
+    id: Mapped[PrimaryKey]
     name: Mapped[str] = mapped_column(unique=True)
     adjacency: Mapped[str | None]
     unit_column: Mapped[str | None]
@@ -262,7 +260,7 @@ class MemberRow(Base):
 
     __tablename__ = "population_members"
 
-    account_id: Mapped[str] = mapped_column(primary_key=True)
+    account_id: Mapped[PrimaryKey]
     population_id: Mapped[str] = mapped_column(index=True)
     joined_at: Mapped[datetime]
 
@@ -286,15 +284,15 @@ class ReservationRow(Base):
 
     __tablename__ = "reservations"
 
-    id: Mapped[str] = mapped_column(primary_key=True)
+    id: Mapped[PrimaryKey]
     account_id: Mapped[str]
     job_id: Mapped[str | None] = mapped_column(index=True)
     part: Mapped[int]
     amount: Mapped[int]
-    scope: Mapped[dict[str, Any]] = mapped_column(CanonicalJson)
-    event: Mapped[dict[str, Any] | None] = mapped_column(CanonicalJson)
+    scope: Mapped[dict[str, Any]]
+    event: Mapped[dict[str, Any] | None]
     state: Mapped[str]
-    details: Mapped[dict[str, Any] | None] = mapped_column(CanonicalJson)
+    details: Mapped[dict[str, Any] | None]
     reserved_by: Mapped[str]
     is_approved: Mapped[bool] = mapped_column(default=False)
 
@@ -322,13 +320,13 @@ class RulesRow(Base):
 
     __tablename__ = "rules"
 
-    account_id: Mapped[str] = mapped_column(primary_key=True)
+    account_id: Mapped[PrimaryKey]
     largest_job: Mapped[int | None]
     approval_above: Mapped[int | None]
-    quotas: Mapped[list[dict[str, Any]]] = mapped_column(CanonicalJson)
+    quotas: Mapped[list[dict[str, Any]]]
     is_frozen: Mapped[bool]
     erase_rows_at: Mapped[datetime | None]
-    proposal: Mapped[dict[str, Any] | None] = mapped_column(CanonicalJson)
+    proposal: Mapped[dict[str, Any] | None]
     changed_by: Mapped[str]
     changed_at: Mapped[datetime]
 
@@ -345,7 +343,7 @@ class BlockRow(Base):
 
     __tablename__ = "log_blocks"
 
-    account_id: Mapped[str] = mapped_column(primary_key=True)
+    account_id: Mapped[PrimaryKey]
     height: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     position: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     hash: Mapped[str]
@@ -377,18 +375,18 @@ class EntryRow(Base):
 
     __tablename__ = "entries"
 
-    account_id: Mapped[str] = mapped_column(primary_key=True)
+    account_id: Mapped[PrimaryKey]
     sequence: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     kind: Mapped[str]
     amount: Mapped[int]
-    scope: Mapped[dict[str, Any]] = mapped_column(CanonicalJson)
-    event: Mapped[dict[str, Any] | None] = mapped_column(CanonicalJson)
+    scope: Mapped[dict[str, Any]]
+    event: Mapped[dict[str, Any] | None]
     job_id: Mapped[str | None] = mapped_column(index=True)
     actor: Mapped[str]
     at: Mapped[str]
     previous_hash: Mapped[str]
     hash: Mapped[str]
-    details: Mapped[dict[str, Any] | None] = mapped_column(CanonicalJson)
+    details: Mapped[dict[str, Any] | None]
 
     __table_args__ = (
         CheckConstraint("sequence >= 1", name="sequence_from_one"),

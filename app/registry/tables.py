@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import CheckConstraint, Index
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.db.base import Base, CanonicalJson
+from app.db.base import Base, PrimaryKey
 
 
 class ReleaseRow(Base):
@@ -27,7 +27,7 @@ class ReleaseRow(Base):
 
     __tablename__ = "releases"
 
-    id: Mapped[str] = mapped_column(primary_key=True)
+    id: Mapped[PrimaryKey]
     kind: Mapped[str]
     name: Mapped[str | None]
     dataset_id: Mapped[str]
@@ -36,7 +36,7 @@ class ReleaseRow(Base):
     algorithm: Mapped[str | None]
     digest: Mapped[str | None] = mapped_column(index=True)
     size_bytes: Mapped[int | None]
-    body: Mapped[dict[str, Any] | None] = mapped_column(CanonicalJson)
+    body: Mapped[dict[str, Any] | None]
     created_at: Mapped[datetime]
 
     __table_args__ = (
@@ -84,8 +84,8 @@ class AliasMoveRow(Base):
 
     __tablename__ = "alias_moves"
 
-    dataset_id: Mapped[str] = mapped_column(primary_key=True)
-    alias: Mapped[str] = mapped_column(primary_key=True)
+    dataset_id: Mapped[PrimaryKey]
+    alias: Mapped[PrimaryKey]
     number: Mapped[int] = mapped_column(primary_key=True)
     dataset_name: Mapped[str]
     model_id: Mapped[str | None] = mapped_column(index=True)
@@ -106,8 +106,8 @@ class GuaranteeRow(Base):
 
     __tablename__ = "dataset_guarantees"
 
-    dataset_id: Mapped[str] = mapped_column(primary_key=True)
-    guarantee: Mapped[dict[str, Any]] = mapped_column(CanonicalJson)
+    dataset_id: Mapped[PrimaryKey]
+    guarantee: Mapped[dict[str, Any]]
 
 
 class DatasetPopulationRow(Base):
@@ -119,7 +119,7 @@ class DatasetPopulationRow(Base):
 
     __tablename__ = "dataset_populations"
 
-    dataset_id: Mapped[str] = mapped_column(primary_key=True)
+    dataset_id: Mapped[PrimaryKey]
     population: Mapped[str]
 
 
@@ -128,5 +128,5 @@ class EvaluatedModelRow(Base):
 
     __tablename__ = "evaluated_models"
 
-    evaluation_id: Mapped[str] = mapped_column(primary_key=True)
+    evaluation_id: Mapped[PrimaryKey]
     model_id: Mapped[str] = mapped_column(primary_key=True, index=True)

@@ -14,7 +14,6 @@ from typing import Any, Literal, TypeAlias
 from sqlalchemy import (
     ColumnElement,
     Index,
-    LargeBinary,
     Text,
     delete,
     exists,
@@ -27,7 +26,7 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from app.core import limits, stamps
 from app.core.errors import NotFound, TooLarge
-from app.db.base import Base, CanonicalJson
+from app.db.base import Base, PrimaryKey
 
 BUDGET_LOW = "budget.low"
 TEST = "webhook.test"
@@ -63,23 +62,21 @@ class WebhookRow(Base):
 
     __tablename__ = "webhooks"
 
-    id: Mapped[str] = mapped_column(primary_key=True)
+    id: Mapped[PrimaryKey]
     dataset_id: Mapped[str] = mapped_column(index=True)
     url: Mapped[str]
-    events: Mapped[list[str]] = mapped_column(CanonicalJson)
+    events: Mapped[list[str]]
     threshold: Mapped[str | None]
     is_low: Mapped[bool]
-    sealed_secret: Mapped[bytes] = mapped_column(LargeBinary)
+    sealed_secret: Mapped[bytes]
     created_by: Mapped[str]
     created_at: Mapped[datetime]
     next_at: Mapped[datetime]
     failures: Mapped[int]
-    sealed_earlier_secret: Mapped[bytes | None] = mapped_column(LargeBinary)
+    sealed_earlier_secret: Mapped[bytes | None]
     earlier_secret_until: Mapped[datetime | None]
     # deferred: transactions that cause events read webhooks, and none reads this
-    recent: Mapped[list[dict[str, Any]] | None] = mapped_column(
-        CanonicalJson, deferred=True
-    )
+    recent: Mapped[list[dict[str, Any]] | None] = mapped_column(deferred=True)
 
 
 class DeliveryRow(Base):
@@ -87,10 +84,10 @@ class DeliveryRow(Base):
 
     __tablename__ = "webhook_deliveries"
 
-    id: Mapped[str] = mapped_column(primary_key=True)
+    id: Mapped[PrimaryKey]
     webhook_id: Mapped[str]
     event: Mapped[str]
-    body: Mapped[dict[str, Any]] = mapped_column(CanonicalJson)
+    body: Mapped[dict[str, Any]]
     created_at: Mapped[datetime]
 
     __table_args__ = (
