@@ -24,12 +24,7 @@ from sqlalchemy.orm import Session
 
 from app.access.tables import GrantRow, KeyRow
 from app.core import limits, stamps
-from app.core.errors import (
-    InvalidRequest,
-    NotFound,
-    RoleMissing,
-    Unauthenticated,
-)
+from app.core.errors import InvalidRequest, NotFound, RoleMissing, Unauthenticated
 from app.db.base import find_row
 from app.db.database import insert
 from app.db.locks import lock_names

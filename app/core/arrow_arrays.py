@@ -11,6 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from grovekeeper_forests.array_types import BoolArray, Float64Array
+
 _SECONDS = 86_400
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
@@ -48,7 +50,7 @@ def has_dates(kind: pa.DataType) -> bool:
     return bool(pa.types.is_date(kind))
 
 
-def days(array: pa.Array) -> NDArray[np.float64]:
+def days(array: pa.Array) -> Float64Array:
     """Days from 1970-01-01 of an array for which :func:`has_dates` holds; NaN for a
     null. A time of the day is a half, so that no other time counts as midnight.
     """
@@ -67,18 +69,16 @@ def days(array: pa.Array) -> NDArray[np.float64]:
     return found
 
 
-def are_valid(array: pa.Array) -> NDArray[np.bool_]:
+def are_valid(array: pa.Array) -> BoolArray:
     """Which elements of an array are not null."""
     return np.frombuffer(
         pc.is_valid(array).cast(pa.uint8()).buffers()[1], np.bool_, count=len(array)
     )
 
 
-def floats(array: pa.Array) -> NDArray[np.float64]:
+def floats(array: pa.Array) -> Float64Array:
     """Numbers as the nearest floats, as their texts would be read; NaN for a null."""
-    values: NDArray[np.float64] = elements(
-        array.cast(pa.float64(), safe=False), np.float64
-    )
+    values: Float64Array = elements(array.cast(pa.float64(), safe=False), np.float64)
     if array.null_count:
         return np.where(are_valid(array), values, np.nan)
     return values
@@ -95,7 +95,7 @@ def elements(array: pa.Array, dtype: type[Number]) -> NDArray[Number]:
     )
 
 
-def mask(flags: NDArray[np.bool_]) -> pa.BooleanArray:
+def mask(flags: BoolArray) -> pa.BooleanArray:
     """The array of truth values by which Arrow filters rows."""
     return pa.Array.from_buffers(
         pa.bool_(),

@@ -51,7 +51,6 @@ from typing import BinaryIO, cast
 import numpy as np
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from numpy.typing import NDArray
 
 from app.core import limits
 from app.core.errors import InstallationError, Unavailable
@@ -59,6 +58,7 @@ from app.core.files import Store, StoredFile
 from app.core.sealed_files import DataKey, SealBroken, SealedFile
 from app.datasets import row_files
 from grovekeeper_common import durable_files
+from grovekeeper_forests.array_types import BoolArray
 
 WAIT_S = 60.0
 """Seconds that an upload waits for another upload to the same dataset."""
@@ -211,7 +211,7 @@ class AdmissionBook:
         self._counted = {known[name] for name in committed if name not in freed}
         self._counted.add(self._epoch)
 
-    def admit(self, unit_ids: Sequence[bytes]) -> "NDArray[np.bool_]":
+    def admit(self, unit_ids: Sequence[bytes]) -> "BoolArray":
         """Decides which of the next rows are admitted, in their order, and counts the
         admitted rows.
 

@@ -67,6 +67,7 @@ from app.datasets.columnar_stream import (
 from app.datasets.upload_bodies import BodyForm
 from grovekeeper_common.number_text import text_of_number
 from grovekeeper_forests import limits as forest_limits
+from grovekeeper_forests.array_types import Float64Array, Int32Array
 
 _IN = 0
 _OUT = 1
@@ -568,7 +569,7 @@ def _packed(batch: pa.RecordBatch, kinds: Sequence[_Kind]) -> list[Piece]:
     return packed_block(batch.num_rows, columns)
 
 
-def _column(column: pa.Array, kind: _Kind) -> NDArray[np.float64] | Texts:
+def _column(column: pa.Array, kind: _Kind) -> Float64Array | Texts:
     is_numeric = has_numbers(column.type) or pa.types.is_boolean(column.type)
     if kind is _Kind.NUMBER and is_numeric:
         return _numbers(column)
@@ -592,9 +593,7 @@ def _is_sent_once(column: pa.DictionaryArray) -> bool:
     return len(column.dictionary) <= min(MAX_DIFFERENT_TEXTS - 1, len(column))
 
 
-def _in_dictionary(
-    column: pa.Array, offsets: NDArray[np.int32], text: memoryview
-) -> Texts:
+def _in_dictionary(column: pa.Array, offsets: Int32Array, text: memoryview) -> Texts:
     """A column as indices of texts; a null has the index of an empty text, the last."""
     indices = elements(column.indices.cast(pa.uint8(), safe=False), np.uint8)
     if column.null_count:
@@ -602,7 +601,7 @@ def _in_dictionary(
     return Texts(np.append(offsets, offsets[-1]), text, indices)
 
 
-def _numbers(column: pa.Array) -> NDArray[np.float64]:
+def _numbers(column: pa.Array) -> Float64Array:
     if pa.types.is_boolean(column.type):
         column = column.cast(pa.uint8())
     if pa.types.is_dictionary(column.type):
@@ -651,7 +650,7 @@ def _cells(column: pa.Array) -> pa.Array:
     return column.cast(pa.string())
 
 
-def _texts_of_floats(numbers: NDArray[np.float64]) -> pa.Array:
+def _texts_of_floats(numbers: Float64Array) -> pa.Array:
     """Texts of floats; a null for NaN, which is an empty cell, as in a column of
     numbers.
     """

@@ -51,6 +51,7 @@ from app.core.arrow_arrays import are_valid
 from app.core.errors import RowsInvalid, TooLarge
 from app.datasets.upload_bodies import text_of, whole_file_problem
 from grovekeeper_common import suspicions
+from grovekeeper_forests.array_types import Float64Array, Int32Array, UInt8Array
 
 # Frames are headed in big-endian order, blocks in that of the arrays in memory, which
 # are then sent without a copy.
@@ -106,12 +107,12 @@ class Texts:
             row.
     """
 
-    offsets: NDArray[np.int32] = field(repr=False)
+    offsets: Int32Array = field(repr=False)
     text: memoryview = field(repr=False)
-    indices: NDArray[np.uint8] | None = field(default=None, repr=False)
+    indices: UInt8Array | None = field(default=None, repr=False)
 
     @property
-    def row_bytes(self) -> NDArray[np.int32]:
+    def row_bytes(self) -> Int32Array:
         """The length of the text of each row."""
         lengths = np.diff(self.offsets)
         return lengths if self.indices is None else lengths[self.indices]
@@ -131,9 +132,7 @@ def packed_names(names: Sequence[str]) -> bytes:
     return _COUNT.pack(len(text)) + text
 
 
-def packed_block(
-    n_rows: int, columns: Sequence[NDArray[np.float64] | Texts]
-) -> list[Piece]:
+def packed_block(n_rows: int, columns: Sequence[Float64Array | Texts]) -> list[Piece]:
     """One block, in pieces."""
     kinds = bytes(map(_kind, columns))
     pieces: list[Piece] = [_COUNT.pack(n_rows) + kinds]
@@ -145,7 +144,7 @@ def packed_block(
     return pieces
 
 
-def _kind(column: NDArray[np.float64] | Texts) -> int:
+def _kind(column: Float64Array | Texts) -> int:
     if not isinstance(column, Texts):
         return _NUMBERS
     return _TEXT if column.indices is None else _DICTIONARY
@@ -155,7 +154,7 @@ def _bytes_of(array: NDArray[np.generic]) -> memoryview:
     return np.ascontiguousarray(array).view(np.uint8).data
 
 
-def offsets_and_text(cells: pa.Array) -> tuple[NDArray[np.int32], memoryview]:
+def offsets_and_text(cells: pa.Array) -> tuple[Int32Array, memoryview]:
     """The parts of a column of strings; a null is an empty cell."""
     valid = cells.drop_null() if cells.null_count else cells
     _, ends, text = valid.buffers()
@@ -261,7 +260,7 @@ class Blocks:
             return pa.DictionaryArray.from_arrays(pa.array(indices), texts)
         raise _broken()
 
-    def _count_unfolded(self, texts: pa.Array, indices: NDArray[np.uint8]) -> None:
+    def _count_unfolded(self, texts: pa.Array, indices: UInt8Array) -> None:
         """Counts the bytes that the texts of the rows have, as if they had been sent
         for each row.
         """
@@ -290,7 +289,7 @@ class Blocks:
         byte = bytearray(1)
         return bytes(byte) if self._read(memoryview(byte)) else None
 
-    def _exactly(self, n_bytes: int) -> NDArray[np.uint8]:
+    def _exactly(self, n_bytes: int) -> UInt8Array:
         received = np.empty(n_bytes, np.uint8)
         missing = received.data
         while missing:
@@ -316,7 +315,7 @@ class Blocks:
             raise _broken()
 
 
-def _strings(offsets: NDArray[np.int32], text: bytes) -> pa.Array:
+def _strings(offsets: Int32Array, text: bytes) -> pa.Array:
     """A column of strings, each of them valid UTF-8."""
     cells = pa.StringArray.from_buffers(
         len(offsets) - 1, pa.py_buffer(offsets), pa.py_buffer(text)

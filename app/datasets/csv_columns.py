@@ -27,7 +27,6 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from app.core.errors import ColumnProblem
 from app.datasets import unit_names
@@ -35,6 +34,7 @@ from app.datasets.row_layout import UNKNOWN_LABEL
 from grovekeeper_common import suspicions
 from grovekeeper_common.number_text import BLANKS, NAN, NUMBER
 from grovekeeper_common.recoding import NOT_TEXT
+from grovekeeper_forests.array_types import BoolArray, Float64Array
 from grovekeeper_forests.data.days import NO_DAY, day_of
 from grovekeeper_forests.data.sanitiser import (
     codes_of_numbers,
@@ -154,10 +154,10 @@ class _Column:
                 problems.append(replace(refused, option=self._options.get(slug)))
         return problems
 
-    def _refuse_rows(self, problem: str, is_refused: NDArray[np.bool_]) -> None:
+    def _refuse_rows(self, problem: str, is_refused: BoolArray) -> None:
         self._problems[problem] += self._count_rows(problem, is_refused)
 
-    def _count_rows(self, kind: str, is_of_kind: NDArray[np.bool_]) -> int:
+    def _count_rows(self, kind: str, is_of_kind: BoolArray) -> int:
         """The number of rows of a block that are of a kind; keeps the first of all."""
         count = int(np.count_nonzero(is_of_kind))
         if count:
@@ -195,7 +195,7 @@ class _Column:
             if takes_empty or suspected != suspicions.MARK:
                 self.report.option = suspicions.option_of(suspected, sample)
 
-    def _empty(self, is_empty: NDArray[np.bool_], *, is_legal: bool) -> None:
+    def _empty(self, is_empty: BoolArray, *, is_legal: bool) -> None:
         if is_legal:
             self.report.missing += self._count_rows("missing", is_empty)
         else:
@@ -216,7 +216,7 @@ class NumberColumn(_Column):
         """
         if pa.types.is_dictionary(cells.type):
             cells = cells.dictionary_decode()
-        values: NDArray[np.float64]
+        values: Float64Array
         if not pa.types.is_string(cells.type):
             values = cells.to_numpy(zero_copy_only=False)
             # of days, as numbers, those of tables alone have parts
@@ -250,7 +250,7 @@ class NumberColumn(_Column):
             pa.array(sanitised, pa.float64(), mask=mask), pa.array(values, pa.float64())
         )
 
-    def _parse(self, text: pa.Array) -> NDArray[np.float64]:
+    def _parse(self, text: pa.Array) -> Float64Array:
         """The cells as floats, NaN for empty cells and a bound for refused ones, which are
         no numbers.
         """
@@ -272,10 +272,10 @@ class NumberColumn(_Column):
         if is_nan.true_count:
             is_legal = pc.or_(pc.invert(is_nan), pc.match_substring_regex(text, NAN))
             parsed = self._refused(parsed, is_legal, problem="not-a-number")
-        values: NDArray[np.float64] = parsed.to_numpy(zero_copy_only=False)
+        values: Float64Array = parsed.to_numpy(zero_copy_only=False)
         return values
 
-    def _parse_dates(self, text: pa.Array) -> NDArray[np.float64]:
+    def _parse_dates(self, text: pa.Array) -> Float64Array:
         """The cells as days from 1970-01-01; see :func:`day_of`."""
         texts = text.dictionary_encode()
         values = texts.dictionary.to_pylist()
@@ -289,7 +289,7 @@ class NumberColumn(_Column):
             self._suspected["not-a-date"] = suspected
             self._options["not-a-date"] = option
         of_values = np.array(days, dtype=np.float64)
-        found: NDArray[np.float64] = of_values[texts.indices.to_numpy()]
+        found: Float64Array = of_values[texts.indices.to_numpy()]
         return found
 
     def _refused(
@@ -387,7 +387,7 @@ class NumberLabelColumn(NumberColumn):
         codes = codes_of_numbers(self._label, values)
         return CountedCells(pa.array(codes, pa.int32()), parsed)
 
-    def _empty(self, is_empty: NDArray[np.bool_], *, is_legal: bool) -> None:
+    def _empty(self, is_empty: BoolArray, *, is_legal: bool) -> None:
         self.report.unknown += self._count_rows("unknown", is_empty)
 
 
@@ -450,12 +450,12 @@ def _canonical_texts(cells: pa.Array) -> pa.Array:
     return pa.array(map(unit_names.canonical_text, cells.to_pylist()), pa.string())
 
 
-def _other_spellings(cells: pa.Array) -> NDArray[np.bool_]:
+def _other_spellings(cells: pa.Array) -> BoolArray:
     """The PRIVATE names of units that are not the plain spelling of an integer."""
     is_plain = pc.or_(
         pc.match_substring_regex(cells, unit_names.PLAIN_INTEGER), pc.equal(cells, "")
     )
-    refused: NDArray[np.bool_] = ~is_plain.to_numpy(zero_copy_only=False)
+    refused: BoolArray = ~is_plain.to_numpy(zero_copy_only=False)
     return refused
 
 

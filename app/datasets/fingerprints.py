@@ -42,6 +42,7 @@ from numpy.typing import NDArray
 from app.core.errors import InstallationError
 from app.core.files import Store, StoredFile
 from app.core.sealed_files import SealBroken, SealedFile
+from grovekeeper_forests.array_types import Float64Array, UInt64Array
 from grovekeeper_forests.data.schema import Schema
 
 KEY_BYTES = 32
@@ -59,7 +60,7 @@ _UNDECLARED = "\0"
 _EMPTY = ""
 _REDUCTION = 0x87  # of CMAC's subkeys for blocks of 128 bits
 _STORED = np.dtype("<u8")
-_NOTHING: NDArray[np.uint64] = np.empty(0, dtype=_STORED)
+_NOTHING: UInt64Array = np.empty(0, dtype=_STORED)
 _PASS_BYTES = 64 * 1024 * 1024
 _CHUNK = 2**20
 
@@ -89,7 +90,7 @@ class RowHash:
         row_key = AES256(hmac.digest(key, _ROW_KEY, "sha256"))
         self._aes = Cipher(row_key, ECB()).encryptor()  # noqa: S305
         text_key = hmac.digest(key, _TEXT_KEY, "sha256")
-        self._words: list[NDArray[np.uint64] | None] = []
+        self._words: list[UInt64Array | None] = []
         for feature in schema.features:
             words = None
             if feature.is_categorical:
@@ -113,7 +114,7 @@ class RowHash:
             subkey ^= _REDUCTION
         self._subkey = np.frombuffer(subkey.to_bytes(16), _STORED)
 
-    def of_rows(self, columns: Sequence[pa.Array]) -> NDArray[np.uint64]:
+    def of_rows(self, columns: Sequence[pa.Array]) -> UInt64Array:
         """The fingerprints of one block, PRIVATE.
 
         Args:
@@ -135,14 +136,14 @@ class RowHash:
             states[:, place % 2] ^= _bits(cells) if words is None else words[cells]
         return self._encrypted(states ^ self._subkey)[:, 0].copy()
 
-    def _encrypted(self, blocks: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    def _encrypted(self, blocks: UInt64Array) -> UInt64Array:
         # the library wants room for one more block, without its last byte
         room = np.empty(blocks.size + 2, _STORED)
         self._aes.update_into(blocks.data.cast("B"), room.data.cast("B"))
         return room[: blocks.size].reshape(blocks.shape)
 
 
-def _words_of(texts: Sequence[str], key: bytes) -> NDArray[np.uint64]:
+def _words_of(texts: Sequence[str], key: bytes) -> UInt64Array:
     digests = [
         blake2b(text.encode(), digest_size=FINGERPRINT_BYTES, key=key).digest()
         for text in texts
@@ -150,7 +151,7 @@ def _words_of(texts: Sequence[str], key: bytes) -> NDArray[np.uint64]:
     return np.frombuffer(b"".join(digests), _STORED)
 
 
-def _bits(numbers: NDArray[np.float64]) -> NDArray[np.uint64]:
+def _bits(numbers: Float64Array) -> UInt64Array:
     """The bits of numbers; equal numbers have equal bits."""
     values = numbers + 0.0  # -0.0 becomes 0.0
     values[np.isnan(values)] = np.nan  # a NaN has many patterns of bits
@@ -261,13 +262,13 @@ def _size_bytes(file: SealedFile) -> int:
         return stored.seek(0, os.SEEK_END)
 
 
-def _n_within(prints: NDArray[np.uint64], ordered: NDArray[np.uint64]) -> int:
+def _n_within(prints: UInt64Array, ordered: UInt64Array) -> int:
     first = np.searchsorted(ordered, prints, side="left")
     last = np.searchsorted(ordered, prints, side="right")
     return int(np.count_nonzero(last - first))
 
 
-def _part(file: SealedFile, part: int, n_parts: int) -> NDArray[np.uint64]:
+def _part(file: SealedFile, part: int, n_parts: int) -> UInt64Array:
     """The fingerprints of a file that belong to one part. Keyed hashes make the parts
     equally large.
     """
@@ -275,7 +276,7 @@ def _part(file: SealedFile, part: int, n_parts: int) -> NDArray[np.uint64]:
     return np.concatenate([_NOTHING, *chunks])
 
 
-def _chunks(file: SealedFile) -> Iterator[NDArray[np.uint64]]:
+def _chunks(file: SealedFile) -> Iterator[UInt64Array]:
     try:
         with file.open() as reader:
             while chunk := reader.read(_CHUNK * FINGERPRINT_BYTES):

@@ -46,6 +46,7 @@ from app.datasets.row_reading import (
 )
 from app.datasets.upload_bodies import BodyForm, CsvSource
 from grovekeeper_forests import limits as forest_limits
+from grovekeeper_forests.array_types import BoolArray
 from grovekeeper_forests.privacy.partitions import HashPartition
 
 _COMPARED_BYTES = 8  # of a digest; equal by chance once in 2⁶⁴ pairs of units
@@ -305,7 +306,7 @@ class _Intake:
             else:
                 yield next(own_columns)
 
-    def _admit(self, units: pa.Array) -> tuple[NDArray[np.void], NDArray[np.bool_]]:
+    def _admit(self, units: pa.Array) -> tuple[NDArray[np.void], BoolArray]:
         """The ids of the units of a block's rows, zero without a unit, and a mask of
         the rows that are kept.
         """

@@ -29,6 +29,13 @@ from app.core.sealed_files import Reader, SealBroken, SealedFile
 from app.datasets import code_files, row_layout
 from app.datasets.admission import ROW_ID_BYTES
 from app.datasets.row_layout import RowGroups, as_feature, stored_columns
+from grovekeeper_forests.array_types import (
+    BoolArray,
+    Float64Array,
+    Int32Array,
+    UInt8Array,
+    UInt16Array,
+)
 from grovekeeper_forests.data import coded_rows
 from grovekeeper_forests.data.coded_rows import (
     CodedBlock,
@@ -107,7 +114,7 @@ class Selection:
                 self.label_columns[declared_label.name] = column
         self.label_column = self.label_columns[self.schema.label.name]
         self._keep_unlabelled = keep_unlabelled
-        self._tests: list[tuple[str, ColumnPartition | None, NDArray[np.int32]]] = []
+        self._tests: list[tuple[str, ColumnPartition | None, Int32Array]] = []
         declared = {partition.name: partition for partition in partitions.declared}
         stored = {
             column.partition.name: column.name for column in stored_columns(partitions)
@@ -135,7 +142,7 @@ class Selection:
         if not keep_unlabelled:
             self.columns.append(self.label_column)
 
-    def among(self, table: pa.Table) -> NDArray[np.bool_]:
+    def among(self, table: pa.Table) -> BoolArray:
         """A PRIVATE mask of the rows of a table."""
         kept = np.ones(table.num_rows, dtype=np.bool_)
         for column, partition, selected in self._tests:
@@ -150,7 +157,7 @@ class Selection:
         labels = integers(table.column(self.label_column))
         return kept & has_known_label(self.schema.label, labels)
 
-    def classes(self, table: pa.Table) -> NDArray[np.int32]:
+    def classes(self, table: pa.Table) -> Int32Array:
         """The PRIVATE class of every row; −1 for a label that is not declared."""
         return _classes(self.schema.label, table.column(self.label_column))
 
@@ -299,7 +306,7 @@ def _column_block(
     kept = selection.among(table)
     if not kept.all():
         table = table.filter(mask(kept))
-    values: dict[str, NDArray[np.float64] | NDArray[np.int32]] = {
+    values: dict[str, Float64Array | Int32Array] = {
         feature.name: _feature_values(feature, table.column(column))
         for feature, column in features
     }
@@ -328,14 +335,14 @@ def _row_groups(
     return groups[within.start : within.stop]
 
 
-def integers(stored: pa.ChunkedArray) -> NDArray[np.int32]:
+def integers(stored: pa.ChunkedArray) -> Int32Array:
     """A column of integers. A null, which only a damaged file has, becomes −1: no
     declared code, class or cell.
     """
     return _joined(stored, np.int32(-1))
 
 
-def numbers(stored: pa.ChunkedArray) -> NDArray[np.float64]:
+def numbers(stored: pa.ChunkedArray) -> Float64Array:
     """A column of numbers; a null becomes NaN."""
     return _joined(stored, np.float64(np.nan))
 
@@ -456,7 +463,7 @@ def _coded_groups(
 
 def _codes_of_values(
     stored: pq.ParquetFile, group: int, public: Encoding
-) -> NDArray[np.uint16]:
+) -> UInt16Array:
     """The codes of a row group; one column of values is in memory at a time."""
     codes = np.empty(
         (len(public.edges), stored.metadata.row_group(group).num_rows), dtype=np.uint16
@@ -503,7 +510,7 @@ def _opened(
         )
 
 
-def _classes(label: Label, stored: pa.ChunkedArray) -> NDArray[np.int32]:
+def _classes(label: Label, stored: pa.ChunkedArray) -> Int32Array:
     """The class or the number of every row as a code; −1 for a label that is not
     declared.
     """
@@ -515,13 +522,13 @@ def _classes(label: Label, stored: pa.ChunkedArray) -> NDArray[np.int32]:
 
 def _feature_values(
     feature: Feature, stored: pa.ChunkedArray
-) -> NDArray[np.float64] | NDArray[np.int32]:
+) -> Float64Array | Int32Array:
     if feature.is_categorical:
         return sanitise_codes(feature, integers(stored))
     return sanitise_numbers(feature, numbers(stored))
 
 
-def _row_ids(stored: pa.ChunkedArray) -> NDArray[np.uint8]:
+def _row_ids(stored: pa.ChunkedArray) -> UInt8Array:
     ids = np.empty((len(stored), ROW_ID_BYTES), dtype=np.uint8)
     end = 0
     for chunk in stored.chunks:

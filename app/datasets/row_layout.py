@@ -34,13 +34,13 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from app.core.errors import InstallationError
 from app.core.files import Store
 from app.core.sealed_files import DataKey, SealBroken, SealedFile, Writer
 from app.datasets import row_files
 from app.datasets.admission import ROW_ID_BYTES
+from grovekeeper_forests.array_types import Int32Array
 from grovekeeper_forests.data.schema import NUMBER, Feature, Schema
 from grovekeeper_forests.privacy.partitions import (
     ColumnPartition,
@@ -283,7 +283,7 @@ def hash_keys(partitions: Partitions, *, dataset_key: bytes) -> dict[str, bytes]
 
 def hash_cells(
     row_ids: bytes, *, partition: HashPartition, dataset_key: bytes
-) -> "NDArray[np.int32]":
+) -> Int32Array:
     """The cell of every row: HMAC-SHA256(dataset key, row id), read as a big-endian
     integer, modulo k.
 

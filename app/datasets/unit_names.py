@@ -20,7 +20,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
+
+from grovekeeper_forests.array_types import UInt64Array
 
 TEXT: Final = "text"
 INTEGER: Final = "integer"
@@ -198,7 +199,7 @@ def _with_exponent(digits: str, power: int) -> Iterator[str]:
             )
 
 
-def n_similar(folds: NDArray[np.uint64], names: NDArray[np.uint64]) -> int:
+def n_similar(folds: UInt64Array, names: UInt64Array) -> int:
     """The number of different names that share their fold with another name.
 
     Args:

@@ -8,15 +8,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, ClassVar, TypeAlias, TypeVar
 
 import rfc8785
-from sqlalchemy import (
-    BigInteger,
-    DateTime,
-    Dialect,
-    Integer,
-    MetaData,
-    Text,
-    select,
-)
+from sqlalchemy import BigInteger, DateTime, Dialect, Integer, MetaData, Text, select
 from sqlalchemy.orm import DeclarativeBase, Session, mapped_column
 from sqlalchemy.types import TypeDecorator, TypeEngine
 

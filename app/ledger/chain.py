@@ -15,12 +15,7 @@ from app.core import stamps
 from app.db.database import transaction_time
 from app.ledger import kept_states, tables
 from app.ledger.checkpoints import Log
-from app.ledger.tables import (
-    CONTROL_CHAIN,
-    AccountRow,
-    Entry,
-    EntryKind,
-)
+from app.ledger.tables import CONTROL_CHAIN, AccountRow, Entry, EntryKind
 from grovekeeper_forests.privacy import accountants
 from grovekeeper_forests.privacy.scope import Scope
 

@@ -42,6 +42,7 @@ from app.core.errors import (
 )
 from grovekeeper_common.number_text import BLANKS
 from grovekeeper_forests import limits as forest_limits
+from grovekeeper_forests.array_types import BoolArray, Float64Array, Int32Array
 from grovekeeper_forests.data.days import NO_DAY, day_of
 from grovekeeper_forests.data.sanitiser import empty_texts
 from grovekeeper_forests.data.schema import Feature, Schema
@@ -114,13 +115,13 @@ class ArrowCells:
             return np.flatnonzero(np.isnan(self._floats))
         return np.flatnonzero(~self._are_valid)
 
-    def numbers(self, feature: Feature) -> NDArray[np.float64]:
+    def numbers(self, feature: Feature) -> Float64Array:
         """See :class:`~grovekeeper_forests.data.sanitiser.Cells`."""
         if feature.first_day is not None:
             return self._days - feature.first_day
         return self._floats
 
-    def codes(self, feature: Feature) -> NDArray[np.int32]:
+    def codes(self, feature: Feature) -> Int32Array:
         """See :class:`~grovekeeper_forests.data.sanitiser.Cells`."""
         if not has_text(self.kind):  # no cell has a value
             return np.full(len(self), feature.missing_code, dtype=np.int32)
@@ -137,7 +138,7 @@ class ArrowCells:
             dtype=np.int32,
         )
 
-        def of_values(values: pa.Array) -> NDArray[np.int32]:
+        def of_values(values: pa.Array) -> Int32Array:
             if pa.types.is_string_view(values.type):
                 values = values.cast(pa.large_string())
             known = pc.index_in(values, value_set=texts.cast(values.type))
@@ -153,13 +154,13 @@ class ArrowCells:
         return self._joined(of_values, missing)
 
     @kept_property
-    def _floats(self) -> NDArray[np.float64]:
+    def _floats(self) -> Float64Array:
         if not has_numbers(self.kind):  # no cell has a value
             return np.full(len(self), np.nan)
         return self._joined(floats, np.float64(np.nan))
 
     @kept_property
-    def _days(self) -> NDArray[np.float64]:
+    def _days(self) -> Float64Array:
         """Days from 1970-01-01; see :func:`grovekeeper_forests.data.days.day_of`."""
         if has_dates(self.kind):
             return self._joined(days, np.float64(np.nan))
@@ -168,7 +169,7 @@ class ArrowCells:
         return self._joined(_days_of_texts, np.float64(np.nan))
 
     @kept_property
-    def _are_valid(self) -> NDArray[np.bool_]:
+    def _are_valid(self) -> BoolArray:
         return self._joined(are_valid, np.bool_(False))
 
     def _joined(
@@ -194,7 +195,7 @@ class ArrowCells:
         return np.concatenate(parts)
 
 
-def _days_of_texts(texts: pa.Array) -> NDArray[np.float64]:
+def _days_of_texts(texts: pa.Array) -> Float64Array:
     found = list(map(day_of, texts.to_pylist()))
     return np.array(found, dtype=np.float64)
 
@@ -245,9 +246,9 @@ def read(body: bytes, declared: Schema) -> ArrowTable:
 
 
 def write(
-    labels: NDArray[np.int32] | NDArray[np.float64],
+    labels: Int32Array | Float64Array,
     classes: Sequence[str],
-    probabilities: NDArray[np.float64] | None,
+    probabilities: Float64Array | None,
     *,
     metadata: dict[str, str],
 ) -> bytes:

@@ -46,6 +46,7 @@ from app.wire.inference import (
 )
 from grovekeeper_common import strict_json
 from grovekeeper_forests import limits as forest_limits
+from grovekeeper_forests.array_types import Float64Array
 from grovekeeper_forests.data.sanitiser import (
     JsonCells,
     NumberCells,
@@ -59,7 +60,7 @@ from grovekeeper_forests.errors import ParameterInvalid
 _PREFIX = struct.Struct("<I")
 _LENGTH = re.compile(r"[0-9]{1,12}", re.ASCII)
 
-Cells: TypeAlias = list[Any] | NDArray[np.float64]
+Cells: TypeAlias = list[Any] | Float64Array
 """The values of a column: a list in which ``None`` is a missing value, or numbers of
 which NaN is one.
 """
@@ -589,7 +590,7 @@ def _answer(
 
 def _output(
     name: str, predicted: Predicted
-) -> tuple[dict[str, Any], list[str] | NDArray[np.float64]]:
+) -> tuple[dict[str, Any], list[str] | Float64Array]:
     """The head of an output and its values: texts of classes, or numbers."""
     # classes travel as texts, numbers as they are
     if name == LABEL and predicted.classes:
@@ -603,7 +604,7 @@ def _output(
     return head, numbers.astype("<f8")
 
 
-def _contents(values: list[str] | NDArray[np.float64]) -> bytes:
+def _contents(values: list[str] | Float64Array) -> bytes:
     """The values of an output as bytes."""
     if isinstance(values, list):
         return _bytes(values)

@@ -14,8 +14,6 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 from sqlalchemy.orm import Session
 
 from app.access import grants
@@ -27,6 +25,7 @@ from app.registry import models, releases
 from app.registry.tables import ReleaseRow
 from app.services.installation import Installation
 from grovekeeper_forests import limits as forest_limits
+from grovekeeper_forests.array_types import Float64Array, Int32Array, Int64Array
 from grovekeeper_forests.data.sanitiser import (
     SanitisedColumns,
     sanitise_prediction_columns,
@@ -91,7 +90,7 @@ class ChangedCells(msgspec.Struct, frozen=True):
     unseen: dict[str, int]
 
     @classmethod
-    def of(cls, schema: Schema, changed: NDArray[np.int64]) -> ChangedCells:
+    def of(cls, schema: Schema, changed: Int64Array) -> ChangedCells:
         """Names the columns of :attr:`SanitisedColumns.changed`."""
         names = schema.feature_names
         counted = [
@@ -128,8 +127,8 @@ class Predicted(msgspec.Struct, frozen=True):
     """
 
     classes: tuple[str, ...]
-    codes: NDArray[np.int32] | NDArray[np.float64]
-    probabilities: NDArray[np.float64] | None
+    codes: Int32Array | Float64Array
+    probabilities: Float64Array | None
     changed: ChangedCells
 
     @property
@@ -201,7 +200,7 @@ class PredictingModel(msgspec.Struct, frozen=True):
         schema = self.predictor.schema
         values = self.predictor.read(columns, read_out=read_out)
         probabilities = None
-        codes: NDArray[np.int32] | NDArray[np.float64]
+        codes: Int32Array | Float64Array
         if schema.label.is_number:
             # a number has no probabilities that a label would be chosen by
             codes = values[:, 0]

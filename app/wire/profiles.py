@@ -6,13 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from app.wire.base import (
-    Answer,
-    JsonObject,
-    JsonObjectIn,
-    LabelOfJob,
-    PublicSentence,
-)
+from app.wire.base import Answer, JsonObject, JsonObjectIn, LabelOfJob, PublicSentence
 from app.wire.datasets import ColumnName
 from app.wire.jobs import JobName
 from app.wire.spending import AccountPlanOut, PriceOut, SpendIn

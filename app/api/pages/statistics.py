@@ -13,13 +13,7 @@ from app.access.grants import SEE_LEDGER, TRAIN
 from app.api.pages.dataset_view import shown_dataset, tabs_of, unit_of_dataset
 from app.api.pages.forms import checked
 from app.api.pages.rendering import Visit, Visitor, as_file
-from app.api.pages.spending import (
-    SpendingFields,
-    Text,
-    quoted,
-    sold,
-    title_of,
-)
+from app.api.pages.spending import SpendingFields, Text, quoted, sold, title_of
 from app.api.pages.statistics_view import (
     columns_by_kind,
     counts_of_profile,

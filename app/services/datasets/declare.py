@@ -15,12 +15,7 @@ from app.access import grants
 from app.access.grants import Principal, Role
 from app.access.idempotency import Answer, IdempotentRequest, once
 from app.core import limits, stamps
-from app.core.errors import (
-    FieldProblem,
-    InvalidRequest,
-    NameTaken,
-    SameSubmitter,
-)
+from app.core.errors import FieldProblem, InvalidRequest, NameTaken, SameSubmitter
 from app.core.sealed_files import DataKey, StorageKeys
 from app.datasets import catalog, unit_names
 from app.datasets.catalog import Dataset, DatasetRow
@@ -35,21 +30,12 @@ from app.services.datasets.show import dataset_out, declared_out
 from app.services.guarantees import guarantee_of
 from app.services.installation import Installation
 from app.services.ledger.balances import cap_of
-from app.wire.datasets import (
-    DatasetIn,
-    DatasetOut,
-    DeclarationOut,
-    PrivacyUnitIn,
-)
+from app.wire.datasets import DatasetIn, DatasetOut, DeclarationOut, PrivacyUnitIn
 from grovekeeper_common.number_text import two_significant_digits
 from grovekeeper_forests import amounts
-from grovekeeper_forests.data.schema import (
-    Schema,
-)
+from grovekeeper_forests.data.schema import Schema
 from grovekeeper_forests.privacy.accountants import Amount
-from grovekeeper_forests.privacy.partitions import (
-    Partitions,
-)
+from grovekeeper_forests.privacy.partitions import Partitions
 
 _NO_VISIBILITY = (
     "no value: leave it out. The forests without privacy, for tables that everybody has, are in "

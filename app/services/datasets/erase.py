@@ -9,17 +9,11 @@ from sqlalchemy.orm import Session
 
 from app.access.grants import MANAGE_DATASET, Principal
 from app.core import limits, stamps
-from app.core.errors import (
-    BalanceMismatch,
-    Unavailable,
-)
+from app.core.errors import BalanceMismatch, Unavailable
 from app.core.sealed_files import DataKey
 from app.datasets import catalog, row_files
 from app.datasets.catalog import EpochRow
-from app.datasets.erasure_log import (
-    dataset_record,
-    upload_record,
-)
+from app.datasets.erasure_log import dataset_record, upload_record
 from app.jobs import queue
 from app.jobs.states import EndReason
 from app.ledger import control, reservations, rules

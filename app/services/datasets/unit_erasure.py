@@ -10,12 +10,7 @@ from sqlalchemy.orm import Session
 from app.access import grants
 from app.access.grants import MANAGE_DATASET, Principal, Role
 from app.core import limits, stamps
-from app.core.errors import (
-    InvalidRequest,
-    NoRowsOfUnit,
-    RoleMissing,
-    TooLarge,
-)
+from app.core.errors import InvalidRequest, NoRowsOfUnit, RoleMissing, TooLarge
 from app.core.sealed_files import DataKey
 from app.datasets import admission, catalog, row_files, unit_names
 from app.datasets.admission import digest_key

@@ -21,16 +21,15 @@ from itertools import count, cycle
 from typing import Any, Final, Self
 
 import dask
-import numpy as np
 from distributed import Client, Future
 from distributed.security import Security
-from numpy.typing import NDArray
 
 from app.core.dask_cluster import CONFIG, DaskCluster
 from app.services.drawing import shard_tasks
 from app.services.drawing.shard_tasks import Order
 from app.services.jobs.task import PartRows
 from grovekeeper_forests import remote
+from grovekeeper_forests.array_types import Int64Array
 from grovekeeper_forests.data.coded_rows import CodeRequest, ColumnRequest, sum_of
 from grovekeeper_forests.errors import GrovekeeperError
 from grovekeeper_forests.remote import CodedDistributedRows, DistributedParts
@@ -212,7 +211,7 @@ class DaskFleet:
                 orders.append(Order.of(self._job_id, self._rows, file, shard))
         return orders
 
-    def total(self, brief: bytes, full: Callable[[], bytes]) -> NDArray[np.int64]:
+    def total(self, brief: bytes, full: Callable[[], bytes]) -> Int64Array:
         """See ``Fleet``.
 
         Raises:

@@ -27,12 +27,7 @@ from grovekeeper_forests.privacy.partitions import Partitions
 from grovekeeper_forests.releases.drawing import Draw
 from grovekeeper_forests.releases.evaluation import draw as evaluation
 from grovekeeper_forests.releases.forest import draw as forest
-from grovekeeper_forests.releases.names import (
-    EVALUATION,
-    MODEL,
-    PROFILE,
-    STATISTICS,
-)
+from grovekeeper_forests.releases.names import EVALUATION, MODEL, PROFILE, STATISTICS
 from grovekeeper_forests.releases.profile import draw as profile
 from grovekeeper_forests.releases.statistics import draw as statistics
 from grovekeeper_forests.releases.statistics.sums import StoredRows

@@ -22,12 +22,7 @@ from app.services.jobs.notices import cancel_locked
 from app.services.pagination import PageRequest, page_of
 from app.wire.jobs import JobList, JobOut, ListedJob
 from app.wire.ledger import ChargedJob
-from grovekeeper_forests.releases.names import (
-    EVALUATION,
-    MODEL,
-    PROFILE,
-    STATISTICS,
-)
+from grovekeeper_forests.releases.names import EVALUATION, MODEL, PROFILE, STATISTICS
 
 _RELEASE_IDS = {
     MODEL: "model_id",

@@ -8,12 +8,7 @@ from app.services.releases.evaluations import EvaluationKind
 from app.services.releases.profiles import ProfileKind
 from app.services.releases.statistics import StatisticsKind
 from app.services.releases.training import TrainKind
-from grovekeeper_forests.releases.names import (
-    EVALUATION,
-    MODEL,
-    PROFILE,
-    STATISTICS,
-)
+from grovekeeper_forests.releases.names import EVALUATION, MODEL, PROFILE, STATISTICS
 
 KINDS: Mapping[str, ReleaseKind] = MappingProxyType(
     {

@@ -33,12 +33,7 @@ from urllib.parse import quote
 
 import httpx
 
-from grovekeeper_client.errors import (
-    ApiProblem,
-    Refused,
-    SecretForId,
-    Unreachable,
-)
+from grovekeeper_client.errors import ApiProblem, Refused, SecretForId, Unreachable
 
 ATTEMPTS = 5
 """Largest number of attempts for a request that may be repeated."""

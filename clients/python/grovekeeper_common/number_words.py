@@ -3,13 +3,7 @@ or an error is never written smaller than it is.
 """
 
 from collections.abc import Mapping
-from decimal import (
-    ROUND_CEILING,
-    ROUND_FLOOR,
-    ROUND_HALF_EVEN,
-    Context,
-    Decimal,
-)
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 from typing import Any
 
 from grovekeeper_common.number_text import text_of_number

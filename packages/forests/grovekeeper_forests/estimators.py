@@ -27,6 +27,7 @@ from sklearn.utils.validation import (
 )
 
 from grovekeeper_forests.account import InProcessAccount, receipt_of, terms_of
+from grovekeeper_forests.array_types import Float64Array, Int32Array, Int64Array
 from grovekeeper_forests.contract.plan import Plan
 from grovekeeper_forests.data.sanitiser import (
     Cells,
@@ -122,7 +123,7 @@ class _PrivateTrees(BaseEstimator, ABC):  # type: ignore[misc]
         return self._plan(self._declared())
 
     @property
-    def feature_importances_(self) -> NDArray[np.float64]:
+    def feature_importances_(self) -> Float64Array:
         """Importances of the features in the order of the columns of ``X``, which sum
         to 1, or are all 0 where no split helps; cost no budget. Computed from released
         noisy counts (:func:`grovekeeper_forests.releases.forest.importances.use_of`),
@@ -141,7 +142,7 @@ class _PrivateTrees(BaseEstimator, ABC):  # type: ignore[misc]
         return self._by_column(importances)
 
     @property
-    def split_counts_(self) -> NDArray[np.int64]:
+    def split_counts_(self) -> Int64Array:
         """The number of splits that look at each feature, in the order of the columns
         of ``X``; costs no budget.
         """
@@ -238,7 +239,7 @@ class _PrivateTrees(BaseEstimator, ABC):  # type: ignore[misc]
         self,
         labels: NDArray[Any],
         schema: Schema,
-    ) -> NDArray[np.int32]:
+    ) -> Int32Array:
         """The code of each PRIVATE label; −1 where the row is left out."""
 
     def _plan(self, schema: Schema) -> Plan:
@@ -379,7 +380,7 @@ class _PrivateForest(ClassifierMixin, _PrivateTrees):  # type: ignore[misc]
         probabilities = self.predict_proba(X)
         return self.classes_[self._predictor.labels(probabilities)]
 
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+    def predict_proba(self, X: Any) -> Float64Array:
         """Probabilities of rows by class, as an array ``(n_rows, n_classes)``; costs no
         budget.
         """
@@ -409,7 +410,7 @@ class _PrivateForest(ClassifierMixin, _PrivateTrees):  # type: ignore[misc]
         self,
         labels: NDArray[Any],
         schema: Schema,
-    ) -> NDArray[np.int32]:
+    ) -> Int32Array:
         if schema.label.cuts:
             return codes_of_numbers(schema.label, labels.astype(np.float64))
         classes = self._classes(schema)
@@ -484,7 +485,7 @@ class _PrivateRegressor(RegressorMixin, _PrivateTrees):  # type: ignore[misc]
 
     _of_label = "the type number, lower and upper"
 
-    def predict(self, X: Any) -> NDArray[np.float64]:
+    def predict(self, X: Any) -> Float64Array:
         """The number of each row, as an array ``(n_rows,)``; costs no budget."""
         check_is_fitted(self)
         return self._predictor.numbers(self._columns(X, self.schema_, reset=False))
@@ -506,7 +507,7 @@ class _PrivateRegressor(RegressorMixin, _PrivateTrees):  # type: ignore[misc]
         self,
         labels: NDArray[Any],
         schema: Schema,
-    ) -> NDArray[np.int32]:
+    ) -> Int32Array:
         return codes_of_numbers(schema.label, labels.astype(np.float64))
 
 

@@ -36,6 +36,7 @@ from grovekeeper_forests.algorithms.rpf.reweighted_rows import (
     LocalResidualRows,
     LocalReweightedRows,
 )
+from grovekeeper_forests.array_types import Int64Array
 from grovekeeper_forests.data.coded_rows import (
     CodeRequest,
     ColumnRequest,
@@ -238,7 +239,7 @@ def _value(plain: Any, arrays: dict[str, NDArray[Any]]) -> Any:
 class Fleet(Protocol):
     """The machines that have the rows of one job."""
 
-    def total(self, brief: bytes, full: Callable[[], bytes]) -> NDArray[np.int64]:
+    def total(self, brief: bytes, full: Callable[[], bytes]) -> Int64Array:
         """The exact PRIVATE sum of the answers of all machines, each row counted once.
 
         Args:
@@ -280,7 +281,7 @@ class DistributedParts:
     before: tuple[tuple[_Grown, int], ...] = ()
     grown: _Grown = field(default_factory=lambda: _Grown(ROWS, []))
 
-    def total(self, method: str, /, *args: Any, **named: Any) -> NDArray[np.int64]:
+    def total(self, method: str, /, *args: Any, **named: Any) -> Int64Array:
         """See ``Parts``."""
         call, path = Call(method, args, named), self._path()
         brief = [
@@ -320,7 +321,7 @@ class CodedDistributedRows:
         """Keeps the machines, which have read the rows."""
         self._parts = DistributedParts(fleet)
 
-    def code_counts(self, index: int) -> NDArray[np.int64]:
+    def code_counts(self, index: int) -> Int64Array:
         """See ``DistributedRows``."""
         return self._parts.total("code_counts", index)
 
@@ -363,7 +364,7 @@ class ShardStates:
         """Reads the rows before the first question."""
         self._states[ROWS] = _State(RowParts([self._read()]), 0)
 
-    def answer(self, question: Question) -> NDArray[np.int64]:
+    def answer(self, question: Question) -> Int64Array:
         """The exact PRIVATE sum that a question asks for, over the rows of the shard.
 
         Raises:

@@ -7,11 +7,7 @@
 
 from typing import Any, Unpack
 
-from grovekeeper_client.adapters.protocol import (
-    ChargeOptions,
-    Mechanism,
-    has_unit,
-)
+from grovekeeper_client.adapters.protocol import ChargeOptions, Mechanism, has_unit
 from grovekeeper_client.adapters.rounding import Unpriced, upward
 from grovekeeper_client.datasets import Dataset
 from grovekeeper_client.transport import Json

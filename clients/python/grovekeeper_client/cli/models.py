@@ -17,11 +17,7 @@ from grovekeeper_client.cli.command import (
     check_new,
     confirm,
 )
-from grovekeeper_client.cli.output import (
-    Output,
-    price_with_epsilon,
-    score_in_words,
-)
+from grovekeeper_client.cli.output import Output, price_with_epsilon, score_in_words
 from grovekeeper_client.cli.problems import ExitCode
 from grovekeeper_common import scope_words, tree_words
 from grovekeeper_common.model_words import A_TREE, NO_IMPORTANCES

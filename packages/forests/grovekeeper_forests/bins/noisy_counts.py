@@ -18,9 +18,9 @@ from types import MappingProxyType
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from grovekeeper_forests import amounts
+from grovekeeper_forests.array_types import Float64Array, Int64Array
 from grovekeeper_forests.errors import ParameterInvalid
 from grovekeeper_forests.privacy.accountants import pure
 from grovekeeper_forests.privacy.calibration import Budget
@@ -234,20 +234,20 @@ def per_row(event: Event) -> int:
     raise UnknownPrivacyEvent("not the event of a table of noisy numbers")
 
 
-def in_rows(released: NDArray[np.int64], event: Event) -> NDArray[np.float64]:
+def in_rows(released: Int64Array, event: Event) -> Float64Array:
     """Released counts in rows; they may be negative."""
-    counts: NDArray[np.float64] = released / per_row(event)
+    counts: Float64Array = released / per_row(event)
     return counts
 
 
-def in_whole_rows(released: NDArray[np.int64], event: Event) -> NDArray[np.int64]:
+def in_whole_rows(released: Int64Array, event: Event) -> Int64Array:
     """Released counts, each rounded to the nearest number of rows: post-processing
     (lemma L7).
     """
     if isinstance(event, DiscreteLaplace):
         return released
     unit = per_row(event)
-    rows: NDArray[np.int64] = (released + unit // 2) // unit
+    rows: Int64Array = (released + unit // 2) // unit
     return rows
 
 

@@ -15,8 +15,8 @@ from functools import lru_cache
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from grovekeeper_forests.array_types import Int32Array, Int64Array
 from grovekeeper_forests.bins import quantile_bins
 from grovekeeper_forests.data.schema import TARGET_STEPS, Label
 
@@ -43,7 +43,7 @@ _LOG_2: Final = Fraction(693, 1000)
 
 
 @lru_cache(maxsize=64)
-def edges_of(label: Label) -> NDArray[np.int32]:
+def edges_of(label: Label) -> Int32Array:
     """The candidates of the start, as codes, ascending.
 
     Args:
@@ -63,9 +63,9 @@ def edges_of(label: Label) -> NDArray[np.int32]:
 
 
 def count_by_edge(
-    edges: NDArray[np.int32],
-    y: NDArray[np.int32],
-) -> NDArray[np.int64]:
+    edges: Int32Array,
+    y: Int32Array,
+) -> Int64Array:
     """Rows by cell between edges; a row is in one cell, which follows from its code
     alone.
 
@@ -82,9 +82,7 @@ def count_by_edge(
     return counts.astype(np.int64)
 
 
-def target_counts(
-    edges: NDArray[np.int32], y: NDArray[np.int32], middle: int | None
-) -> NDArray[np.int64]:
+def target_counts(edges: Int32Array, y: Int32Array, middle: int | None) -> Int64Array:
     """Rows by their code, or by its distance from ``middle``, a released code, between
     edges: PRIVATE int64 ``(n_edges + 1,)``.
     """
@@ -94,7 +92,7 @@ def target_counts(
     return count_by_edge(edges, y)
 
 
-def middle_utilities(by_cell: NDArray[np.int64]) -> NDArray[np.int64]:
+def middle_utilities(by_cell: Int64Array) -> Int64Array:
     """−|rows up to the edge − rows above it| of every edge: PRIVATE int64
     ``(n_edges,)``. The range sensitivity is :data:`MIDDLE_SENSITIVITY`.
 
@@ -105,17 +103,17 @@ def middle_utilities(by_cell: NDArray[np.int64]) -> NDArray[np.int64]:
     n_rows = up_to[-1]
     # left − right = left − (rows − left)
     differences = 2 * up_to[:-1] - n_rows
-    utilities: NDArray[np.int64] = -np.abs(differences)
+    utilities: Int64Array = -np.abs(differences)
     return utilities
 
 
-def spreads() -> NDArray[np.int32]:
+def spreads() -> Int32Array:
     """The candidates of the spread, as codes, ascending: int32 ``(N_SPREADS,)``."""
     numerator, denominator = _SPREAD_OF_DISTANCE.as_integer_ratio()
     return distances()[1:] // denominator * numerator
 
 
-def distances() -> NDArray[np.int32]:
+def distances() -> Int32Array:
     """The distances from the median by which rows are counted: half of the smallest
     candidate, then the candidates.
     """
@@ -123,9 +121,7 @@ def distances() -> NDArray[np.int32]:
     return (TARGET_STEPS >> halvings).astype(np.int32)
 
 
-def spread_utilities(
-    by_distance: NDArray[np.int64], inverse_scale: Fraction
-) -> NDArray[np.int64]:
+def spread_utilities(by_distance: Int64Array, inverse_scale: Fraction) -> Int64Array:
     """The utilities of the spreads: PRIVATE int64 ``(N_SPREADS,)``. The range sensitivity
     is :data:`SPREAD_SENSITIVITY`.
 
@@ -149,5 +145,5 @@ def spread_utilities(
     likely = N_SPREADS - _LIKELY_HALVINGS
     steps = np.abs(np.arange(N_SPREADS) - likely)
     handicap = round(_LOG_2 / inverse_scale)  # below 2^32
-    utilities: NDArray[np.int64] = -misses - handicap * steps
+    utilities: Int64Array = -misses - handicap * steps
     return utilities

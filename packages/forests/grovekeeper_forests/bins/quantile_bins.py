@@ -38,9 +38,9 @@ from math import isqrt
 from typing import Final, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from grovekeeper_forests import amounts
+from grovekeeper_forests.array_types import Float64Array, Int64Array, UInt16Array
 from grovekeeper_forests.data.encoding import Encoding, as_number, public_edges
 from grovekeeper_forests.data.schema import Feature, Schema
 from grovekeeper_forests.errors import ParameterInvalid
@@ -105,7 +105,7 @@ event names its grid, and is priced again without the size.
 _SHARE_BITS = 64  # geometric shares of the width are rounded down to multiples of 2⁻⁶⁴
 
 
-def grid_edges(feature: Feature, grid: Grid = Grid.COARSE) -> NDArray[np.float64]:
+def grid_edges(feature: Feature, grid: Grid = Grid.COARSE) -> Float64Array:
     """The inner edges of a feature's grid, ascending; cell c holds the values above
     edge c − 1 and up to edge c.
 
@@ -125,7 +125,7 @@ def grid_edges(feature: Feature, grid: Grid = Grid.COARSE) -> NDArray[np.float64
     return _fine_edges(number, coarse)
 
 
-def _fine_edges(number: Feature, coarse: NDArray[np.float64]) -> NDArray[np.float64]:
+def _fine_edges(number: Feature, coarse: Float64Array) -> Float64Array:
     # Without those where an equal step of the coarse grid ends, whose edge may be
     # rounded differently.
     steps = np.arange(_FINE_STEPS).reshape(_EQUAL_STEPS, -1)[:, 1:].ravel()
@@ -138,13 +138,11 @@ def _fine_edges(number: Feature, coarse: NDArray[np.float64]) -> NDArray[np.floa
     inside = equal[(equal >= number.lower) & (equal < number.upper)]
     sorted_edges = np.sort(np.concatenate((coarse, inside)), kind="stable")
     is_new = np.append(True, sorted_edges[1:] > sorted_edges[:-1])
-    edges: NDArray[np.float64] = sorted_edges[is_new]
+    edges: Float64Array = sorted_edges[is_new]
     return edges
 
 
-def handicaps(
-    feature: Feature, grid: Grid, inverse_scale: Fraction
-) -> NDArray[np.int64]:
+def handicaps(feature: Feature, grid: Grid, inverse_scale: Fraction) -> Int64Array:
     """What each edge of a grid loses in utility, in rows: the public prior.
 
     On the fine grid, exp(−inverse_scale · handicap) gives the coarse edges
@@ -165,7 +163,7 @@ def handicaps(
 
 
 @lru_cache(maxsize=4_096)
-def _cached_edges(lower: float, upper: float, *, whole: bool) -> NDArray[np.float64]:
+def _cached_edges(lower: float, upper: float, *, whole: bool) -> Float64Array:
     return public_edges(
         lower,
         upper,
@@ -325,14 +323,14 @@ def medians_of(event: Event) -> tuple[Selection, int]:
     raise UnknownPrivacyEvent("not the event of private quantile bins")
 
 
-def no_cuts(schema: Schema) -> NDArray[np.uint16]:
+def no_cuts(schema: Schema) -> UInt16Array:
     """Placeholder for released cuts where no cuts are priced: one bin per private
     feature.
     """
     return np.full((len(private_features(schema)), MAX_CUTS), NO_CUT, dtype=np.uint16)
 
 
-def is_valid(schema: Schema, cuts: NDArray[np.uint16], grid: Grid) -> bool:
+def is_valid(schema: Schema, cuts: UInt16Array, grid: Grid) -> bool:
     """Whether ``cuts`` is a possible release: the right shape, ascending positions on
     the grid, then padding.
     """
@@ -349,11 +347,11 @@ def is_valid(schema: Schema, cuts: NDArray[np.uint16], grid: Grid) -> bool:
     return True
 
 
-def encoding(schema: Schema, cuts: NDArray[np.uint16], grid: Grid) -> Encoding:
+def encoding(schema: Schema, cuts: UInt16Array, grid: Grid) -> Encoding:
     """The bins of every feature: post-processing of cuts that were released on a grid
     and of the declaration.
     """
-    edges: list[NDArray[np.float64] | None] = list(map(_free_edges, schema.features))
+    edges: list[Float64Array | None] = list(map(_free_edges, schema.features))
     for index, row in zip(private_features(schema), cuts, strict=True):
         feature_cuts = [int(cut) for cut in row if cut != NO_CUT]
         edges[index] = _edges_at(schema.features[index], feature_cuts, grid)
@@ -365,7 +363,7 @@ def public_grid(schema: Schema, grid: Grid) -> Encoding:
     schema on this grid.
     """
     private = private_features(schema)
-    edges = list[NDArray[np.float64] | None]()
+    edges = list[Float64Array | None]()
     for index, feature in enumerate(schema.features):
         of_feature = grid if index in private else Grid.COARSE
         edges.append(grid_edges(feature, of_feature) if _is_number(feature) else None)
@@ -384,7 +382,7 @@ def widest_encoding(schema: Schema) -> Encoding:
     return encoding(schema, cuts, Grid.COARSE)
 
 
-def _free_edges(feature: Feature) -> NDArray[np.float64] | None:
+def _free_edges(feature: Feature) -> Float64Array | None:
     if not _is_number(feature):
         return None
     return _edges_at(feature, _free_cuts(feature) or (), Grid.COARSE)
@@ -409,7 +407,7 @@ def _free_cuts(feature: Feature) -> Sequence[int] | None:
     return None
 
 
-def _edges_at(feature: Feature, cuts: Sequence[int], grid: Grid) -> NDArray[np.float64]:
+def _edges_at(feature: Feature, cuts: Sequence[int], grid: Grid) -> Float64Array:
     """The grid edges of some cuts: a cut at c is the edge c − 1."""
     return grid_edges(feature, grid)[np.array(cuts, dtype=np.int64) - 1]
 
@@ -500,7 +498,7 @@ class ReusedProfile:
         raise ValueError("not a reused profile")
 
     @property
-    def cut_array(self) -> NDArray[np.uint16]:
+    def cut_array(self) -> UInt16Array:
         """The cuts in the form in which bins are released: ``(n_private_features,
         MAX_CUTS)``.
         """

@@ -8,8 +8,13 @@ from functools import partial
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from grovekeeper_forests.array_types import (
+    Float64Array,
+    Int32Array,
+    Int64Array,
+    UInt16Array,
+)
 from grovekeeper_forests.bins import number_targets, quantile_bins
 from grovekeeper_forests.bins.noisy_counts import SCALE_BITS, per_row
 from grovekeeper_forests.bins.quantile_bins import (
@@ -38,8 +43,8 @@ from grovekeeper_forests.privacy.events import (
 
 
 def release_counts(
-    exact: NDArray[np.int64], event: Event, randomness: Randomness
-) -> NDArray[np.int64]:
+    exact: Int64Array, event: Event, randomness: Randomness
+) -> Int64Array:
     """Releases the table with noise, in units of 1 / :func:`per_row`. One call is one
     release.
 
@@ -56,9 +61,7 @@ def release_counts(
     return release_sums(per_row(event) * exact, event, randomness)
 
 
-def release_sums(
-    exact: NDArray[np.int64], event: Event, randomness: Randomness
-) -> NDArray[np.int64]:
+def release_sums(exact: Int64Array, event: Event, randomness: Randomness) -> Int64Array:
     """Releases sums of integers with noise. One call is one release.
 
     Args:
@@ -86,9 +89,9 @@ def release_cuts(
     schema: Schema,
     event: Event,
     *,
-    cell_counts: Callable[[int, Grid], NDArray[np.int64]],
+    cell_counts: Callable[[int, Grid], Int64Array],
     randomness: Randomness,
-) -> NDArray[np.uint16]:
+) -> UInt16Array:
     """Releases the cuts of every feature with private bins. One call is one release.
 
     Args:
@@ -143,9 +146,9 @@ def release_cuts(
 
 
 def _cuts_of(
-    counts: NDArray[np.int64],
-    of_edges: NDArray[np.int64],
-    select: Callable[[NDArray[np.int64]], int],
+    counts: Int64Array,
+    of_edges: Int64Array,
+    select: Callable[[Int64Array], int],
     depth: int,
 ) -> list[int]:
     below = np.concatenate(([0], counts.cumsum()))  # rows in the cells below a position
@@ -169,8 +172,8 @@ def _cuts_of(
 
 
 def cell_counts(
-    feature: Feature, column: NDArray[np.float64] | NDArray[np.int32], grid: Grid
-) -> NDArray[np.int64]:
+    feature: Feature, column: Float64Array | Int32Array, grid: Grid
+) -> Int64Array:
     """Exact number of rows in every cell of one column, without empty values, which are
     dropped record-wise (lemma L6).
 
@@ -196,7 +199,7 @@ def cuts(
     randomness: Randomness,
     *,
     reused: ReusedProfile | None = None,
-) -> NDArray[np.uint16]:
+) -> UInt16Array:
     """The cuts that a forest grows on: reused cuts, or cuts released here if they are
     priced, or no cuts.
 
@@ -220,7 +223,7 @@ def cuts(
 
 def _cell_counts_of(
     feature: Feature, rows: TrainingRows, index: int, grid: Grid
-) -> NDArray[np.int64]:
+) -> Int64Array:
     """The counts of :func:`cell_counts`, from values, or from codes by the grid."""
     if isinstance(rows, SanitisedRows):
         return cell_counts(feature, rows.features.columns[index], grid)
@@ -230,9 +233,7 @@ def _cell_counts_of(
 class Select(Protocol):
     """A selection by permute-and-flip or by the exponential mechanism."""
 
-    def __call__(
-        self, utilities: NDArray[np.int64], *, inverse_scale: Fraction
-    ) -> int: ...
+    def __call__(self, utilities: Int64Array, *, inverse_scale: Fraction) -> int: ...
 
 
 class TargetCounts(Protocol):
@@ -240,9 +241,7 @@ class TargetCounts(Protocol):
     :func:`grovekeeper_forests.bins.number_targets.target_counts`.
     """
 
-    def __call__(
-        self, edges: NDArray[np.int32], middle: int | None = None
-    ) -> NDArray[np.int64]: ...
+    def __call__(self, edges: Int32Array, middle: int | None = None) -> Int64Array: ...
 
 
 def release_start(
@@ -251,7 +250,7 @@ def release_start(
     *,
     target_counts: TargetCounts,
     select: Select,
-) -> NDArray[np.int64]:
+) -> Int64Array:
     """Releases a median and a spread of a label that is a number, in two selections.
 
     Args:

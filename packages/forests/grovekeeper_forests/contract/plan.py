@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from grovekeeper_forests.array_types import Float64Array
 from grovekeeper_forests.bins import quantile_bins
 from grovekeeper_forests.bins.quantile_bins import ReusedProfile
 from grovekeeper_forests.contract.algorithm import Parameter, Value, read_all
@@ -235,7 +236,7 @@ class Layout:
 
 Layouts: TypeAlias = Mapping[str, Layout]
 
-Reader: TypeAlias = Callable[[SanitisedColumns], NDArray[np.float64]]
+Reader: TypeAlias = Callable[[SanitisedColumns], Float64Array]
 """Maps the caller's rows to their class probabilities, float64 ``(n_rows, n_classes)``;
 rows sum to 1. Where the label is a number: to their numbers, float64 ``(n_rows, 1)``.
 """

@@ -29,6 +29,13 @@ from typing import Any, Final, Protocol, Self, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from grovekeeper_forests.array_types import (
+    BoolArray,
+    Int32Array,
+    Int64Array,
+    UInt8Array,
+    UInt16Array,
+)
 from grovekeeper_forests.data.encoding import Encoding
 from grovekeeper_forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from grovekeeper_forests.data.schema import Schema
@@ -43,7 +50,7 @@ HISTOGRAMS: Final = frozenset({"class_histogram", "joint_histogram"})
 class Parts(Protocol):
     """Parts of the rows in one state, for example in the nodes of a level of a tree."""
 
-    def total(self, method: str, /, *args: Any, **named: Any) -> NDArray[np.int64]:
+    def total(self, method: str, /, *args: Any, **named: Any) -> Int64Array:
         """The exact PRIVATE sum of the integers that a method returns for every part;
         no state changes.
         """
@@ -69,12 +76,12 @@ class CodedPart:
     """
 
     encoding: Encoding
-    codes: NDArray[np.uint8]
-    y: NDArray[np.int32]
-    ids: NDArray[np.uint8] | None
+    codes: UInt8Array
+    y: Int32Array
+    ids: UInt8Array | None
 
     @property
-    def row_ids(self) -> NDArray[np.uint8]:
+    def row_ids(self) -> UInt8Array:
         """The stable random id that ingestion gives to each row; never published."""
         if self.ids is None:
             raise ValueError("the ids of the rows were not read")
@@ -92,7 +99,7 @@ class Form(Protocol):
 class DistributedRows(Protocol):
     """All PRIVATE rows of a job, on other machines."""
 
-    def code_counts(self, index: int) -> NDArray[np.int64]:
+    def code_counts(self, index: int) -> Int64Array:
         """Exact PRIVATE number of rows of every code of one column by the public grid."""
 
     def parts(self, encoding: Encoding, form: type[Form], *args: Any) -> Parts:
@@ -123,10 +130,10 @@ class CodedBlock:
     """
 
     low: NDArray[np.uint8 | np.uint16]
-    high: NDArray[np.uint8]
+    high: UInt8Array
 
     @classmethod
-    def of(cls, codes: NDArray[np.uint16], *, n_bits: int) -> CodedBlock:
+    def of(cls, codes: UInt16Array, *, n_bits: int) -> CodedBlock:
         """Packs codes, uint16 ``(n_columns, n_rows)``; ``n_bits``: :func:`code_bits`."""
         if n_bits > _NINTH_BIT:
             return cls(codes, codes[:, :0].astype(np.uint8))
@@ -145,15 +152,15 @@ class CodedBlock:
         """Number of rows."""
         return int(self.low.shape[1])
 
-    def column(self, index: int) -> NDArray[np.uint16]:
+    def column(self, index: int) -> UInt16Array:
         """The codes of one column."""
-        codes: NDArray[np.uint16] = self.low[index].astype(np.uint16)
+        codes: UInt16Array = self.low[index].astype(np.uint16)
         if self.high.size:
             ninth_bits = np.unpackbits(self.high[index], count=self.n_rows)
             codes += ninth_bits.astype(np.uint16) * np.uint16(_BYTE)
         return codes
 
-    def where(self, kept: NDArray[np.bool_]) -> CodedBlock:
+    def where(self, kept: BoolArray) -> CodedBlock:
         """The block of some of the rows."""
         if kept.all():
             return self
@@ -168,13 +175,13 @@ class TakenBlocks:
     """PRIVATE codes of consecutive rows, to be read by other bins once."""
 
     def __init__(
-        self, tables: Sequence[NDArray[np.uint8]], blocks: Sequence[CodedBlock]
+        self, tables: Sequence[UInt8Array], blocks: Sequence[CodedBlock]
     ) -> None:
         """Takes blocks, and for each column a code by the code in the blocks."""
         self.n_rows = sum(block.n_rows for block in blocks)
         self._tables, self._blocks = tables, blocks
 
-    def codes(self) -> NDArray[np.uint8]:
+    def codes(self) -> UInt8Array:
         """PRIVATE uint8 ``(n_features, n_rows)``, equal to ``Encoding.encode`` of the
         rows' values.
 
@@ -237,7 +244,7 @@ class CodedColumns:
         """Number of rows."""
         return sum(block.n_rows for block in self.blocks)
 
-    def counts(self, index: int) -> NDArray[np.int64]:
+    def counts(self, index: int) -> Int64Array:
         """Exact PRIVATE number of rows of every code of one column."""
         n_codes = int(self.public.n_codes[index])
         blocks = self.blocks or [CodedBlock.none(len(self.public.n_codes))]
@@ -283,10 +290,10 @@ class CodedRows:
     """
 
     features: CodedColumns
-    y: NDArray[np.int32]
-    ids: NDArray[np.uint8] | None
+    y: Int32Array
+    ids: UInt8Array | None
 
-    def code_counts(self, index: int) -> NDArray[np.int64]:
+    def code_counts(self, index: int) -> Int64Array:
         """Exact PRIVATE number of rows of every code of one column."""
         return self.features.counts(index)
 
@@ -312,7 +319,7 @@ def code_bits(public: Encoding) -> int:
     return _NINTH_BIT if most > _BYTE else 8
 
 
-def _tables(public: Encoding, encoding: Encoding) -> list[NDArray[np.uint8]]:
+def _tables(public: Encoding, encoding: Encoding) -> list[UInt8Array]:
     """For every feature, its code in ``encoding`` by its code in ``public``.
 
     Raises:
@@ -362,7 +369,7 @@ def parts_of(
         return rows.parts(encoding, form, *args)
     ids = rows.row_ids if isinstance(rows, SanitisedRows) else rows.ids
 
-    def part(place: tuple[slice, Callable[[], NDArray[np.uint8]]]) -> Form:
+    def part(place: tuple[slice, Callable[[], UInt8Array]]) -> Form:
         here, make_codes = place
         ids_here = None if ids is None else ids[here]
         return form.of(CodedPart(encoding, make_codes(), rows.y[here], ids_here), *args)
@@ -372,7 +379,7 @@ def parts_of(
 
 def _places(
     encoding: Encoding, features: SanitisedColumns | CodedColumns
-) -> Iterator[tuple[slice, Callable[[], NDArray[np.uint8]]]]:
+) -> Iterator[tuple[slice, Callable[[], UInt8Array]]]:
     """The place of every part among the rows, and what makes the codes of the part,
     once.
     """
@@ -398,7 +405,7 @@ class RowParts:
     def __init__(self, parts: Sequence[Any]) -> None:
         self.parts = parts
 
-    def total(self, method: str, /, *args: Any, **named: Any) -> NDArray[np.int64]:
+    def total(self, method: str, /, *args: Any, **named: Any) -> Int64Array:
         """The sum of what a method returns for every part."""
         if method in HISTOGRAMS:
             return sum_over(
@@ -430,8 +437,8 @@ _NONE: Final[Any] = object()
 
 def sum_over(
     parts: Sequence[Part],
-    add: Callable[[Part, NDArray[np.int64] | None], NDArray[np.int64]],
-) -> NDArray[np.int64]:
+    add: Callable[[Part, Int64Array | None], Int64Array],
+) -> Int64Array:
     """The sum of what every part contributes, counted by threads.
 
     Args:
@@ -440,7 +447,7 @@ def sum_over(
             is none; returns the sum.
     """
 
-    def total(mine: Iterator[Part]) -> NDArray[np.int64] | None:
+    def total(mine: Iterator[Part]) -> Int64Array | None:
         sums = None
         for part in mine:
             sums = add(part, sums)
@@ -449,16 +456,14 @@ def sum_over(
     return sum_of(in_threads(parts, total))
 
 
-def added(
-    counted: NDArray[np.int64], onto: NDArray[np.int64] | None
-) -> NDArray[np.int64]:
+def added(counted: Int64Array, onto: Int64Array | None) -> Int64Array:
     """Adds to a sum in place, if there is one; returns the sum."""
     if onto is None:
         return counted
     return np.add(onto, counted, out=onto)
 
 
-def sum_of(totals: Iterable[NDArray[np.int64] | None]) -> NDArray[np.int64]:
+def sum_of(totals: Iterable[Int64Array | None]) -> Int64Array:
     """The sum of the totals of threads; a thread that got no part has none."""
     first, *others = (total for total in totals if total is not None)
     for total in others:

@@ -26,6 +26,13 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from grovekeeper_forests.array_types import (
+    BoolArray,
+    Float64Array,
+    Int32Array,
+    Int64Array,
+    UInt8Array,
+)
 from grovekeeper_forests.data.sanitiser import SanitisedColumns
 from grovekeeper_forests.data.schema import Feature, Schema
 from grovekeeper_forests.kept import kept_property
@@ -40,7 +47,7 @@ and denominators in that unit.
 
 def public_edges(
     lower: float, upper: float, *, whole: bool, widest_listed: int, positions: Positions
-) -> NDArray[np.float64]:
+) -> Float64Array:
     """The edges of a number, ascending.
 
     Args:
@@ -109,9 +116,9 @@ class Candidates:
         equals: bool ``(n_candidates,)``: one value against the rest.
     """
 
-    feature: NDArray[np.int32]
-    threshold: NDArray[np.uint8]
-    equals: NDArray[np.bool_]
+    feature: Int32Array
+    threshold: UInt8Array
+    equals: BoolArray
 
     def __len__(self) -> int:
         return len(self.feature)
@@ -134,13 +141,13 @@ class Candidates:
         )
 
     @property
-    def root(self) -> NDArray[np.bool_]:
+    def root(self) -> BoolArray:
         """The box of the root: every candidate."""
         return np.ones(len(self), dtype=np.bool_)
 
     def children(
-        self, box: NDArray[np.bool_], chosen: int | None
-    ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        self, box: BoolArray, chosen: int | None
+    ) -> tuple[BoolArray, BoolArray]:
         """The boxes of the left and the right child of a released split.
 
         Args:
@@ -198,8 +205,8 @@ class Encoding:
     """
 
     schema: Schema
-    edges: tuple[NDArray[np.float64] | None, ...]
-    n_codes: NDArray[np.int32]
+    edges: tuple[Float64Array | None, ...]
+    n_codes: Int32Array
     pairs: tuple[Pair, ...] = ()
 
     @classmethod
@@ -213,7 +220,7 @@ class Encoding:
                 whatever ``n_bins`` is.
         """
         assert 2 <= n_bins <= MAX_BINS
-        edges: list[NDArray[np.float64] | None] = []
+        edges: list[Float64Array | None] = []
         for feature in schema.features:
             if feature.is_categorical:
                 edges.append(None)
@@ -226,7 +233,7 @@ class Encoding:
 
     @classmethod
     def with_edges(
-        cls, schema: Schema, edges: tuple[NDArray[np.float64] | None, ...]
+        cls, schema: Schema, edges: tuple[Float64Array | None, ...]
     ) -> Encoding:
         """The bins between given edges, which are public or released.
 
@@ -252,11 +259,11 @@ class Encoding:
         )
 
     @property
-    def n_own_codes(self) -> NDArray[np.int32]:
+    def n_own_codes(self) -> Int32Array:
         """Codes per feature, without pairs."""
         return self.n_codes[: len(self.edges)]
 
-    def encode_all(self, columns: SanitisedColumns) -> NDArray[np.uint8]:
+    def encode_all(self, columns: SanitisedColumns) -> UInt8Array:
         """Codes of rows in every column, including the columns of pairs; otherwise like
         :meth:`encode`.
         """
@@ -265,7 +272,7 @@ class Encoding:
             return codes
         return np.concatenate((codes, self._pair_columns.of(codes)))
 
-    def encode(self, columns: SanitisedColumns) -> NDArray[np.uint8]:
+    def encode(self, columns: SanitisedColumns) -> UInt8Array:
         """Codes of PRIVATE or caller's rows; record-wise and total.
 
         Returns:
@@ -287,7 +294,7 @@ class Encoding:
 
     def of_columns(
         self, columns: NDArray[np.integer]
-    ) -> tuple[Encoding, NDArray[np.int64], NDArray[np.int64]]:
+    ) -> tuple[Encoding, Int64Array, Int64Array]:
         """The part of this encoding that some columns need.
 
         Args:
@@ -354,9 +361,7 @@ class Encoding:
         )
 
 
-def _rule(
-    feature: Feature, edges: NDArray[np.float64] | None, n_codes: int
-) -> ColumnRule:
+def _rule(feature: Feature, edges: Float64Array | None, n_codes: int) -> ColumnRule:
     """The codes of a feature's sanitised values; MISSING has the last code, and OTHER
     is the highest ordered category.
 
@@ -398,7 +403,7 @@ def _cuts(feature: Feature, n_codes: int, *, is_binned: bool) -> tuple[list[int]
 @lru_cache(maxsize=4096)
 def _number_edges(
     lower: float, upper: float, n_bins: int, *, whole: bool
-) -> NDArray[np.float64]:
+) -> Float64Array:
     """Equal steps over the range, and edges that halve toward zero (or toward the
     nearer bound if zero is outside).
     """
@@ -438,9 +443,7 @@ def as_number(feature: Feature) -> Feature:
     )
 
 
-def to_numbers(
-    feature: Feature, column: NDArray[np.float64] | NDArray[np.int32]
-) -> NDArray[np.float64]:
+def to_numbers(feature: Feature, column: Float64Array | Int32Array) -> Float64Array:
     """A sanitised column as numbers: OTHER counts as the highest category, MISSING is
     NaN. Record-wise (lemma L6).
 
@@ -490,9 +493,7 @@ def _is_ordered(feature: Feature) -> bool:
     return feature.lower < feature.upper
 
 
-def n_pair_codes(
-    n_feature_codes: NDArray[np.int32], pairs: Sequence[Pair]
-) -> NDArray[np.int32]:
+def n_pair_codes(n_feature_codes: Int32Array, pairs: Sequence[Pair]) -> Int32Array:
     """Number of codes of each column of pairs, int32 ``(2 · n_pairs,)``, from the
     numbers of the features.
     """
@@ -500,12 +501,12 @@ def n_pair_codes(
     return np.repeat(np.array(sizes, dtype=np.int32), COLUMNS_PER_PAIR)
 
 
-def n_places(n_feature_codes: NDArray[np.int32], pair: Pair) -> int:
+def n_places(n_feature_codes: Int32Array, pair: Pair) -> int:
     """Number of places that both columns of a pair are mapped to."""
     return min(int(max(n_feature_codes[pair[0]], n_feature_codes[pair[1]])), MAX_PLACES)
 
 
-def pair_columns(n_feature_codes: NDArray[np.int32], pairs: Sequence[Pair]) -> CodeSums:
+def pair_columns(n_feature_codes: Int32Array, pairs: Sequence[Pair]) -> CodeSums:
     """The columns of pairs, as sums of two tabulated codes.
 
     Args:
@@ -516,7 +517,7 @@ def pair_columns(n_feature_codes: NDArray[np.int32], pairs: Sequence[Pair]) -> C
         For every pair the sum, then the difference, of uint8 codes ``(n_features, n_rows)``.
     """
     features = list[Pair]()
-    tables = list[NDArray[np.int32]]()
+    tables = list[Int32Array]()
     for pair in pairs:
         common = n_places(n_feature_codes, pair)
         # A table has 256 entries, one for each byte: a code that does not occur counts
@@ -533,7 +534,7 @@ def pair_columns(n_feature_codes: NDArray[np.int32], pairs: Sequence[Pair]) -> C
     return CodeSums(features, tables)
 
 
-def to_places(codes: NDArray[np.uint8], n_own: int, common: int) -> NDArray[np.int32]:
+def to_places(codes: UInt8Array, n_own: int, common: int) -> Int32Array:
     """Codes mapped to ``common`` places: the place that contains the middle of the bin."""
     wide = codes.astype(np.int32)
     if n_own == common:

@@ -38,14 +38,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grovekeeper_forests import limits
-from grovekeeper_forests.data.days import NO_DAY, day_of
-from grovekeeper_forests.data.schema import (
-    BLANKS,
-    TARGET_STEPS,
-    Feature,
-    Label,
-    Schema,
+from grovekeeper_forests.array_types import (
+    BoolArray,
+    Float64Array,
+    Int32Array,
+    Int64Array,
+    UInt8Array,
 )
+from grovekeeper_forests.data.days import NO_DAY, day_of
+from grovekeeper_forests.data.schema import BLANKS, TARGET_STEPS, Feature, Label, Schema
 from grovekeeper_forests.errors import ParameterInvalid, ParameterProblem, Place
 from grovekeeper_forests.kept import kept_property
 from grovekeeper_forests.kernels.prediction import bound_cells
@@ -66,9 +67,9 @@ class SanitisedColumns:
             training rows, which nobody counts.
     """
 
-    columns: tuple[NDArray[np.float64] | NDArray[np.int32], ...]
+    columns: tuple[Float64Array | Int32Array, ...]
     n_rows: int
-    changed: NDArray[np.int64] | None = None
+    changed: Int64Array | None = None
 
 
 class SanitisedTable(SanitisedColumns):
@@ -79,12 +80,12 @@ class SanitisedTable(SanitisedColumns):
         table: float64 ``(n_features, n_rows)``, codes of categories as numbers.
     """
 
-    table: NDArray[np.float64]
+    table: Float64Array
 
     def __init__(
         self,
-        table: NDArray[np.float64],
-        changed: NDArray[np.int64] | None,
+        table: Float64Array,
+        changed: Int64Array | None,
         is_categorical: tuple[bool, ...],
     ) -> None:
         vars(self).update(
@@ -95,7 +96,7 @@ class SanitisedTable(SanitisedColumns):
         )
 
     @kept_property
-    def columns(self) -> tuple[NDArray[np.float64] | NDArray[np.int32], ...]:
+    def columns(self) -> tuple[Float64Array | Int32Array, ...]:
         """The columns, made of the table when a reader asks for them."""
         pairs = zip(self.table, vars(self)["_is_categorical"], strict=True)
         return tuple(
@@ -117,8 +118,8 @@ class SanitisedRows:
     """
 
     features: SanitisedColumns
-    y: NDArray[np.int32]
-    row_ids: NDArray[np.uint8]
+    y: Int32Array
+    row_ids: UInt8Array
 
 
 @dataclass(frozen=True)
@@ -131,7 +132,7 @@ class ColumnBlock:
         n_rows: number of rows, also where no column is read.
     """
 
-    columns: Mapping[str, NDArray[np.float64] | NDArray[np.int32]]
+    columns: Mapping[str, Float64Array | Int32Array]
     n_rows: int
 
 
@@ -189,12 +190,12 @@ class Cells(Protocol):
     def empty(self, feature: Feature) -> Sequence[int] | NDArray[np.intp]:
         """The rows whose cell is empty, ascending."""
 
-    def numbers(self, feature: Feature) -> NDArray[np.float64]:
+    def numbers(self, feature: Feature) -> Float64Array:
         """The nearest floats, NaN for an empty cell, of a column whose cells are all of
         the feature's type.
         """
 
-    def codes(self, feature: Feature) -> NDArray[np.int32]:
+    def codes(self, feature: Feature) -> Int32Array:
         """The codes of categories, of a column whose cells are all of a category's
         type.
         """
@@ -239,7 +240,7 @@ class JsonCells:
             return ()
         return [row for row, value in enumerate(self._values) if value is None]
 
-    def numbers(self, feature: Feature) -> NDArray[np.float64]:
+    def numbers(self, feature: Feature) -> Float64Array:
         """See :class:`Cells`."""
         if feature.first_day is not None:
             days = list(map(day_of, self._values))
@@ -252,7 +253,7 @@ class JsonCells:
             # JSON has integers of any length. Cell by cell, they are clamped like others.
             return np.array(list(map(_float, values)), dtype=np.float64)
 
-    def codes(self, feature: Feature) -> NDArray[np.int32]:
+    def codes(self, feature: Feature) -> Int32Array:
         """See :class:`Cells`."""
         codes = _Codes(feature)
         return np.array([codes[value] for value in self._values], dtype=np.int32)
@@ -261,7 +262,7 @@ class JsonCells:
 class NumberCells:
     """Cells that are numbers of one array; NaN is an empty cell."""
 
-    def __init__(self, values: NDArray[np.float64]) -> None:
+    def __init__(self, values: Float64Array) -> None:
         self._values = values
 
     def __len__(self) -> int:
@@ -277,11 +278,11 @@ class NumberCells:
         """See :class:`Cells`."""
         return np.flatnonzero(np.isnan(self._values))
 
-    def numbers(self, _: Feature) -> NDArray[np.float64]:
+    def numbers(self, _: Feature) -> Float64Array:
         """See :class:`Cells`."""
         return self._values
 
-    def codes(self, feature: Feature) -> NDArray[np.int32]:
+    def codes(self, feature: Feature) -> Int32Array:
         """See :class:`Cells`; no cell has a value."""
         return np.full(len(self), feature.missing_code, dtype=np.int32)
 
@@ -298,9 +299,7 @@ def _float(value: int | float | None) -> float:
         return math.inf if value > 0 else -math.inf
 
 
-def sanitise_numbers(
-    feature: Feature, values: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def sanitise_numbers(feature: Feature, values: Float64Array) -> Float64Array:
     """Clamps numbers to the declared bounds; total and record-wise.
 
     Args:
@@ -324,7 +323,7 @@ def sanitise_numbers(
     return result
 
 
-def sanitise_codes(feature: Feature, codes: NDArray[np.int32]) -> NDArray[np.int32]:
+def sanitise_codes(feature: Feature, codes: Int32Array) -> Int32Array:
     """Maps every undeclared code to OTHER; total and record-wise.
 
     Args:
@@ -341,7 +340,7 @@ def sanitise_codes(feature: Feature, codes: NDArray[np.int32]) -> NDArray[np.int
     )
 
 
-def codes_of_numbers(label: Label, values: NDArray[np.float64]) -> NDArray[np.int32]:
+def codes_of_numbers(label: Label, values: Float64Array) -> Int32Array:
     """The code of each number of a label with cuts or with bounds; total and
     record-wise.
 
@@ -369,7 +368,7 @@ def codes_of_numbers(label: Label, values: NDArray[np.float64]) -> NDArray[np.in
     return stored
 
 
-def numbers_of_codes(label: Label, codes: NDArray[Any]) -> NDArray[np.float64]:
+def numbers_of_codes(label: Label, codes: NDArray[Any]) -> Float64Array:
     """The numbers that codes of a label with bounds stand for, float64 of their shape;
     codes may have fractions.
 
@@ -380,11 +379,11 @@ def numbers_of_codes(label: Label, codes: NDArray[Any]) -> NDArray[np.float64]:
         raise ValueError("the label has classes")
     lower, upper = label.bounds
     part = (upper - lower) / TARGET_STEPS
-    numbers: NDArray[np.float64] = lower + codes * part
+    numbers: Float64Array = lower + codes * part
     return numbers
 
 
-def written_numbers(label: Label, codes: NDArray[np.int32]) -> NDArray[np.float64]:
+def written_numbers(label: Label, codes: Int32Array) -> Float64Array:
     """The numbers of a label with bounds as they were written, from their codes; NaN for
     −1.
 
@@ -405,7 +404,7 @@ def written_numbers(label: Label, codes: NDArray[np.int32]) -> NDArray[np.float6
     return np.where(codes < 0, np.nan, inside)
 
 
-def has_known_label(label: Label, codes: NDArray[np.int32]) -> NDArray[np.bool_]:
+def has_known_label(label: Label, codes: Int32Array) -> BoolArray:
     """Whether each row has a declared class or a number, by a test on that row alone;
     callers drop the other rows.
 
@@ -416,7 +415,7 @@ def has_known_label(label: Label, codes: NDArray[np.int32]) -> NDArray[np.bool_]
     return (codes >= 0) & (codes < label.n_codes)
 
 
-def count_out_of_bounds(feature: Feature, values: NDArray[np.float64]) -> int:
+def count_out_of_bounds(feature: Feature, values: Float64Array) -> int:
     """The number of cells that clamping changes: exact, so of stored rows for the
     owner's upload report alone.
     """
@@ -522,7 +521,7 @@ def _sanitised(
     row, or to an absent column.
     """
     problems: list[ParameterProblem] = []
-    sanitised: list[NDArray[np.float64] | NDArray[np.int32]] = []
+    sanitised: list[Float64Array | Int32Array] = []
     changed = np.zeros((2, len(schema.features)), dtype=np.int64)
     for place, feature in enumerate(schema.features):
         cells = columns.get(feature.name)

@@ -10,11 +10,9 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-Float64Array: TypeAlias = NDArray[np.float64]
-Int32Array: TypeAlias = NDArray[np.int32]
-Int64Array: TypeAlias = NDArray[np.int64]
-UInt8Array: TypeAlias = NDArray[np.uint8]
-Splits: TypeAlias = tuple[NDArray[np.int32], NDArray[np.uint8], NDArray[np.bool_]]
+from grovekeeper_forests.array_types import BoolArray, Int32Array, UInt8Array
+
+Splits: TypeAlias = tuple[Int32Array, UInt8Array, BoolArray]
 """Feature, threshold and equality of nodes; of a tree, in heap order."""
 
 MAX_FEATURES: Final = 2**16 - 1

@@ -14,8 +14,14 @@ from types import ModuleType
 from typing import Final, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from grovekeeper_forests.array_types import (
+    Int32Array,
+    Int64Array,
+    UInt8Array,
+    UInt16Array,
+    UInt64Array,
+)
 from grovekeeper_forests.kernels.arrays import (
     FINE_BITS,
     MAX_FEATURES,
@@ -42,7 +48,7 @@ def _loops() -> ModuleType:
 
 
 @lru_cache(maxsize=1)
-def tables() -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+def tables() -> tuple[UInt64Array, UInt64Array]:
     """Computes the tables of exp(−j / 16) and exp(−i / 65536), to nearest, in units of
     2^-31.
 
@@ -57,7 +63,7 @@ def tables() -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
     return coarse, fine
 
 
-def _table(n_entries: int, steps_per_unit: int) -> NDArray[np.uint64]:
+def _table(n_entries: int, steps_per_unit: int) -> UInt64Array:
     with localcontext() as context:
         context.prec = _DIGITS
         values = [
@@ -73,9 +79,7 @@ UNIT: Final = 256
 """The largest weight of a row: weights are integers in units of 1/256."""
 
 
-def weights(
-    sums: NDArray[np.int64], y: NDArray[np.int32], *, margin: tuple[int, int]
-) -> NDArray[np.uint16]:
+def weights(sums: Int64Array, y: Int32Array, *, margin: tuple[int, int]) -> UInt16Array:
     """min(1, (1 − p_y) / margin) of every row in units of 1/256, rounded down; p =
     softmax(sums).
 
@@ -103,7 +107,7 @@ def weights(
 
 
 @cache
-def _exponentials() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _exponentials() -> tuple[Int64Array, Int64Array]:
     """The tables as signed integers: in the loop, the sum of a signed and an unsigned
     integer would become a float.
     """
@@ -148,9 +152,7 @@ class GradientLimits(Protocol):
         """C², the largest ‖γ‖² that a row may add."""
 
 
-def gradients(
-    scores: NDArray[np.int64], y: NDArray[np.int32], limits: GradientLimits
-) -> NDArray[np.int32]:
+def gradients(scores: Int64Array, y: Int32Array, limits: GradientLimits) -> Int32Array:
     """Computes the gradients γ of rows, and checks ‖γ‖² ≤ C² row by row.
 
     A row's gradient is a function of the row's scores and class alone, with the same
@@ -199,11 +201,11 @@ LARGEST_CODE: Final = 2**30
 
 
 def gradients_of_numbers(
-    scores: NDArray[np.int64],
-    y: NDArray[np.int32],
-    start: NDArray[np.int64],
+    scores: Int64Array,
+    y: Int32Array,
+    start: Int64Array,
     limits: GradientLimits,
-) -> NDArray[np.int32]:
+) -> Int32Array:
     """Computes the gradients γ of rows whose label is a number, and checks γ² ≤ C² row
     by row.
 
@@ -247,12 +249,12 @@ def gradients_of_numbers(
 
 
 def leaves(
-    X: NDArray[np.uint8],
+    X: UInt8Array,
     *,
-    feature: NDArray[np.int32],
-    right: NDArray[np.uint64],
+    feature: Int32Array,
+    right: UInt64Array,
     depth: int,
-) -> NDArray[np.int32]:
+) -> Int32Array:
     """Finds the leaf that every row reaches in every tree.
 
     Args:

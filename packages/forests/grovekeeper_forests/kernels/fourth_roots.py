@@ -7,8 +7,13 @@ from types import ModuleType
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from grovekeeper_forests.array_types import (
+    BoolArray,
+    Int32Array,
+    Int64Array,
+    UInt8Array,
+)
 from grovekeeper_forests.kernels.arrays import (
     Splits,
     require,
@@ -30,7 +35,7 @@ def _loops() -> ModuleType:
     return fourth_root_loops
 
 
-def norms(weights: NDArray[np.int64]) -> NDArray[np.int64]:
+def norms(weights: Int64Array) -> Int64Array:
     """Computes ⌊(Σ_k w_k⁴)^(1/4)⌋ of every vector of class weights.
 
     Raising one coordinate by an integer δ raises the result by an integer from 0 to δ:
@@ -59,8 +64,8 @@ def norms(weights: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def split_norms(
-    histogram: NDArray[np.int64], *, n_codes: NDArray[np.int32], splits: Splits
-) -> NDArray[np.int64]:
+    histogram: Int64Array, *, n_codes: Int32Array, splits: Splits
+) -> Int64Array:
     """Computes the norm of the left side plus the norm of the right side, for every
     split in every node.
 
@@ -93,12 +98,12 @@ def split_norms(
 
 
 def pair_norms(
-    histogram: NDArray[np.int64],
+    histogram: Int64Array,
     *,
-    first: tuple[NDArray[np.uint8], NDArray[np.bool_]],
-    n_codes: NDArray[np.int32],
+    first: tuple[UInt8Array, BoolArray],
+    n_codes: Int32Array,
     splits: Splits,
-) -> NDArray[np.int64]:
+) -> Int64Array:
     """Computes, for every two splits, the sum over all nodes of the norms of the four
     parts of a node.
 
@@ -151,7 +156,7 @@ def pair_norms(
     return result
 
 
-def _first_codes(n_codes: NDArray[np.int32]) -> NDArray[np.int64]:
+def _first_codes(n_codes: Int32Array) -> Int64Array:
     """First code of every feature, then the number of all codes."""
     n_codes = require(n_codes, np.int32, shape=(None,), name="n_codes")
     require_range(n_codes, lowest=1, below=257, name="n_codes")
@@ -160,7 +165,7 @@ def _first_codes(n_codes: NDArray[np.int32]) -> NDArray[np.int64]:
     return first_code
 
 
-def _require_in_order(splits: Splits, n_codes: NDArray[np.int32]) -> Splits:
+def _require_in_order(splits: Splits, n_codes: Int32Array) -> Splits:
     feature, threshold, equals = require_splits(
         splits, shape=(None,), n_features=n_codes.size
     )
@@ -173,6 +178,6 @@ def _require_in_order(splits: Splits, n_codes: NDArray[np.int32]) -> Splits:
     return feature, threshold, equals
 
 
-def _require_totals(weights: NDArray[np.int64]) -> None:
+def _require_totals(weights: Int64Array) -> None:
     require_range(weights, lowest=0, below=MAX_TOTAL, name="weights")
     require_range(weights.sum(axis=-1), lowest=0, below=MAX_TOTAL, name="weights")

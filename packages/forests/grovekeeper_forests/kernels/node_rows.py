@@ -12,12 +12,15 @@ from types import ModuleType
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from grovekeeper_forests.kernels.arrays import (
+from grovekeeper_forests.array_types import (
+    BoolArray,
     Int32Array,
     Int64Array,
     UInt8Array,
+    UInt16Array,
+)
+from grovekeeper_forests.kernels.arrays import (
     require,
     require_range,
     require_result,
@@ -40,7 +43,7 @@ def descend(
     *,
     feature: Int32Array,
     threshold: UInt8Array,
-    equals: NDArray[np.bool_],
+    equals: BoolArray,
 ) -> Int32Array:
     """Moves every row from its node of one level to a node of the next.
 
@@ -112,7 +115,7 @@ def class_histogram(
     node: Int32Array,
     *,
     n_bins: Int32Array,
-    weight: NDArray[np.uint16] | None = None,
+    weight: UInt16Array | None = None,
     onto: Int64Array,
 ) -> Int64Array:
     """Counts rows, or adds up their weights, by open node, by feature and bin, and by
@@ -149,7 +152,7 @@ def joint_histogram(
     place: tuple[Int32Array, UInt8Array],
     *,
     n_bins: Int32Array,
-    weight: NDArray[np.uint16] | None = None,
+    weight: UInt16Array | None = None,
     onto: Int64Array,
 ) -> Int64Array:
     """Counts as :func:`class_histogram` does, and tells the rows of a node apart by
@@ -208,7 +211,7 @@ def leaf_histogram(
     *,
     n_leaves: int,
     n_classes: int,
-    weight: NDArray[np.uint16] | None = None,
+    weight: UInt16Array | None = None,
 ) -> Int64Array:
     """Counts rows, or adds up their weights, by leaf and class.
 

@@ -16,15 +16,17 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from grovekeeper_forests.kernels.arrays import (
+from grovekeeper_forests.array_types import (
+    BoolArray,
     Float64Array,
     Int32Array,
     Int64Array,
     UInt8Array,
-    require,
-    require_range,
-    require_splits,
+    UInt16Array,
+    UInt32Array,
+    UInt64Array,
 )
+from grovekeeper_forests.kernels.arrays import require, require_range, require_splits
 
 BLOCK: Final = 2**16
 """Rows whose values are copied at once: at most 512 KiB per column."""
@@ -117,9 +119,7 @@ class CodeTables:
             row[:] = column[start : start + n_rows]
         return block
 
-    def wide_codes(
-        self, column: int, values: Float64Array | Int32Array
-    ) -> NDArray[np.uint16]:
+    def wide_codes(self, column: int, values: Float64Array | Int32Array) -> UInt16Array:
         """The codes of the PRIVATE sanitised values of one column, which may have more
         than 256 codes, as in a public grid: uint16 ``(n_rows,)``.
         """
@@ -192,11 +192,11 @@ class PackedTrees:
         n_features: above the feature of every split.
     """
 
-    number: NDArray[np.uint32]
-    feature: NDArray[np.uint32]
-    right: NDArray[np.uint64]
+    number: UInt32Array
+    feature: UInt32Array
+    right: UInt64Array
     first_turn: Int64Array
-    turn: NDArray[np.uint16]
+    turn: UInt16Array
     values: Float64Array
     n_features: int
 
@@ -205,7 +205,7 @@ class PackedTrees:
         cls,
         feature: Int32Array,
         threshold: UInt8Array,
-        equals: NDArray[np.bool_],
+        equals: BoolArray,
         *,
         values: Float64Array,
         n_features: int,
@@ -243,7 +243,7 @@ class PackedTrees:
     def of_sets(
         cls,
         feature: Int32Array,
-        right: NDArray[np.uint64],
+        right: UInt64Array,
         *,
         values: Float64Array,
         n_features: int,
@@ -281,7 +281,7 @@ class PackedTrees:
         cls,
         number: NDArray[np.integer],
         feature: NDArray[np.integer],
-        right: NDArray[np.uint64],
+        right: UInt64Array,
         values: Float64Array,
         n_features: int,
     ) -> PackedTrees:
@@ -305,7 +305,7 @@ class PackedTrees:
 
 
 @cache
-def _threshold_sets() -> NDArray[np.uint64]:
+def _threshold_sets() -> UInt64Array:
     """The codes above every threshold, then the codes that differ from it; uint64
     ``(512, 4)``, one bit per code.
     """
@@ -314,7 +314,7 @@ def _threshold_sets() -> NDArray[np.uint64]:
     return np.packbits(sets, axis=1, bitorder="little").view(np.uint64)
 
 
-def _turns(right: NDArray[np.uint64]) -> tuple[Int64Array, NDArray[np.uint16]]:
+def _turns(right: UInt64Array) -> tuple[Int64Array, UInt16Array]:
     """How many turns each set of codes has, and the turns of all sets: codes at which
     membership changes.
     """

@@ -27,8 +27,8 @@ digit is revealed when a comparison needs it, and does not change afterwards.
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from grovekeeper_forests.array_types import Int64Array, UInt64Array
 from grovekeeper_forests.compiler import compiled, compiled_for, read, unsigned, written
 
 
@@ -50,7 +50,7 @@ _CURSOR = written("int64", 1)
 
 
 @compiled
-def _read(words: NDArray[np.uint64], position: int) -> np.uint64:
+def _read(words: UInt64Array, position: int) -> np.uint64:
     """Returns the word at a position; after the window's end all ones, which ends every
     loop of refusals below.
     """
@@ -59,7 +59,7 @@ def _read(words: NDArray[np.uint64], position: int) -> np.uint64:
 
 @compiled
 def _below(
-    words: NDArray[np.uint64], position: int, n: np.uint64, half: np.uint64
+    words: UInt64Array, position: int, n: np.uint64, half: np.uint64
 ) -> tuple[np.uint64, int]:
     """Draws uniformly from 0 … n − 1, n ≤ 2³², with ``half``, a uniform 32-bit number
     (Lemire 2019, algorithm 5).
@@ -81,7 +81,7 @@ def _below(
 
 @compiled
 def _accepts_fraction(
-    words: NDArray[np.uint64], position: int, rate: np.uint64
+    words: UInt64Array, position: int, rate: np.uint64
 ) -> tuple[bool, int]:
     """Draws a Bernoulli(exp(−rate · 2⁻³²)) for rate ≤ 2³² (Canonne, Kamath and Steinke
     2020, algorithm 1, first case).
@@ -107,9 +107,7 @@ def _accepts_fraction(
 
 
 @compiled
-def _accepts(
-    words: NDArray[np.uint64], position: int, rate: np.uint64
-) -> tuple[bool, int]:
+def _accepts(words: UInt64Array, position: int, rate: np.uint64) -> tuple[bool, int]:
     """Draws a Bernoulli(exp(−rate · 2⁻³²)) for any rate, one whole 1 of the exponent at
     a time (the second case).
     """
@@ -124,7 +122,7 @@ def _accepts(
 
 @compiled
 def _laplace(
-    words: NDArray[np.uint64], position: int, rate: np.uint64
+    words: UInt64Array, position: int, rate: np.uint64
 ) -> tuple[np.int64, int]:
     """Draws Pr[z] ∝ exp(−|z| · rate · 2⁻³²) (Canonne, Kamath and Steinke 2020,
     algorithm 2 with s = rate, t = 2³²).
@@ -156,7 +154,7 @@ def _laplace(
 
 
 @compiled_for(_WORDS, _CURSOR)
-def word(words: NDArray[np.uint64], cursor: NDArray[np.int64]) -> np.uint64:
+def word(words: UInt64Array, cursor: Int64Array) -> np.uint64:
     """Returns the next word."""
     position = cursor[0]
     if position >= words.size:
@@ -167,9 +165,7 @@ def word(words: NDArray[np.uint64], cursor: NDArray[np.int64]) -> np.uint64:
 
 
 @compiled_for(_WORDS, _CURSOR, unsigned)
-def uniform(
-    words: NDArray[np.uint64], cursor: NDArray[np.int64], n: np.uint64
-) -> np.uint64:
+def uniform(words: UInt64Array, cursor: Int64Array, n: np.uint64) -> np.uint64:
     """Draws uniformly from 0 … n − 1, for 1 ≤ n ≤ 2³²."""
     position = cursor[0]
     half = _read(words, position) >> _HALF_BITS
@@ -181,9 +177,7 @@ def uniform(
 
 
 @compiled_for(_WORDS, _CURSOR, unsigned)
-def accepts(
-    words: NDArray[np.uint64], cursor: NDArray[np.int64], rate: np.uint64
-) -> bool:
+def accepts(words: UInt64Array, cursor: Int64Array, rate: np.uint64) -> bool:
     """Draws a Bernoulli(exp(−rate · 2⁻³²))."""
     result, position = _accepts(words, cursor[0], rate)
     if position > words.size:
@@ -201,12 +195,12 @@ def accepts(
     written("int64", 1),
 )
 def permute_and_flip(
-    words: NDArray[np.uint64],
-    cursor: NDArray[np.int64],
-    utilities: NDArray[np.int64],
+    words: UInt64Array,
+    cursor: Int64Array,
+    utilities: Int64Array,
     rate: np.uint64,
-    order: NDArray[np.int64],
-    visited: NDArray[np.int64],
+    order: Int64Array,
+    visited: Int64Array,
 ) -> np.int64:
     """Selects an index by permute-and-flip; draws the order of candidates step by step
     (Fisher and Yates).
@@ -244,9 +238,9 @@ def permute_and_flip(
 
 @compiled_for(_WORDS, _CURSOR, read("int64", 1), unsigned)
 def select_exponential(
-    words: NDArray[np.uint64],
-    cursor: NDArray[np.int64],
-    utilities: NDArray[np.int64],
+    words: UInt64Array,
+    cursor: Int64Array,
+    utilities: Int64Array,
     rate: np.uint64,
 ) -> np.int64:
     """Selects an index by the exponential mechanism: permute-and-flip with replacement.
@@ -273,11 +267,11 @@ def select_exponential(
 
 @compiled_for(_WORDS, _CURSOR, unsigned, written("int64", 1), written("int64", 1))
 def discrete_laplace(
-    words: NDArray[np.uint64],
-    cursor: NDArray[np.int64],
+    words: UInt64Array,
+    cursor: Int64Array,
     rate: np.uint64,
-    noise: NDArray[np.int64],
-    finished: NDArray[np.int64],
+    noise: Int64Array,
+    finished: Int64Array,
 ) -> None:
     """Fills ``noise`` with independent draws; ``finished``, which starts as 0, counts
     the finished draws.
@@ -308,7 +302,7 @@ _LAST_DIGIT = np.uint64(MAX_DIGITS)
 
 
 @compiled
-def _accepts_half(words: NDArray[np.uint64], position: int) -> tuple[bool, int]:
+def _accepts_half(words: UInt64Array, position: int) -> tuple[bool, int]:
     """Draws a Bernoulli(exp(−1/2)): a Bernoulli(1 / 2k) for k = 1, 2, … until a draw
     fails; true if the last k is odd.
 
@@ -327,7 +321,7 @@ def _accepts_half(words: NDArray[np.uint64], position: int) -> tuple[bool, int]:
 
 
 @compiled
-def _whole_part(words: NDArray[np.uint64], position: int) -> tuple[np.uint64, int]:
+def _whole_part(words: UInt64Array, position: int) -> tuple[np.uint64, int]:
     """Draws Pr[k] ∝ exp(−k² / 2), k ≥ 0: k successes of exp(−1/2), kept if k·(k − 1)
     more succeed (N1 and N2).
 
@@ -357,9 +351,9 @@ def _whole_part(words: NDArray[np.uint64], position: int) -> tuple[np.uint64, in
 
 @compiled
 def _is_below(
-    words: NDArray[np.uint64],
+    words: UInt64Array,
     position: int,
-    numbers: NDArray[np.uint64],
+    numbers: UInt64Array,
     one: int,
     other: int,
 ) -> tuple[bool, int]:
@@ -384,7 +378,7 @@ def _is_below(
 
 @compiled
 def _accepts_tail(
-    words: NDArray[np.uint64], position: int, numbers: NDArray[np.uint64], k: np.uint64
+    words: UInt64Array, position: int, numbers: UInt64Array, k: np.uint64
 ) -> tuple[bool, int]:
     """Draws a Bernoulli(exp(−x · (2k + x) / (2k + 2))) for the number x (Karney 2016,
     algorithms B and C).
@@ -417,9 +411,9 @@ def _accepts_tail(
 
 @compiled
 def _rounded_normal(
-    words: NDArray[np.uint64],
+    words: UInt64Array,
     position: int,
-    numbers: NDArray[np.uint64],
+    numbers: UInt64Array,
     scale_bits: np.uint64,
 ) -> tuple[np.int64, int]:
     """Draws the integer nearest to 2^scale_bits · Z for a standard normal Z (Karney
@@ -459,12 +453,12 @@ def _rounded_normal(
     written("int64", 1),
 )
 def rounded_gaussian(
-    words: NDArray[np.uint64],
-    cursor: NDArray[np.int64],
+    words: UInt64Array,
+    cursor: Int64Array,
     scale_bits: np.uint64,
-    numbers: NDArray[np.uint64],
-    noise: NDArray[np.int64],
-    finished: NDArray[np.int64],
+    numbers: UInt64Array,
+    noise: Int64Array,
+    finished: Int64Array,
 ) -> None:
     """Fills ``noise`` with independent draws; ``finished``, which starts as 0, counts
     the finished draws.

@@ -36,8 +36,8 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR
-from numpy.typing import NDArray
 
+from grovekeeper_forests.array_types import Int64Array, UInt64Array
 from grovekeeper_forests.noise import draws
 from grovekeeper_forests.privacy.events import (
     QUANTUM,
@@ -70,7 +70,7 @@ class Randomness(Protocol):
         """
 
     def permute_and_flip(
-        self, utilities: NDArray[np.int64], *, inverse_scale: Fraction
+        self, utilities: Int64Array, *, inverse_scale: Fraction
     ) -> int:
         """The index of the candidate that permute-and-flip selects.
 
@@ -86,7 +86,7 @@ class Randomness(Protocol):
         """
 
     def select_exponential(
-        self, utilities: NDArray[np.int64], *, inverse_scale: Fraction
+        self, utilities: Int64Array, *, inverse_scale: Fraction
     ) -> int:
         """The index of the candidate that the exponential mechanism selects.
 
@@ -101,7 +101,7 @@ class Randomness(Protocol):
 
     def discrete_laplace(
         self, shape: tuple[int, ...], *, inverse_scale: Fraction
-    ) -> NDArray[np.int64]:
+    ) -> Int64Array:
         """Independent integers with Pr[z] = (1 − q) / (1 + q) · q^|z|, where q =
         exp(−inverse_scale).
 
@@ -116,7 +116,7 @@ class Randomness(Protocol):
 
     def rounded_gaussian(
         self, shape: tuple[int, ...], *, scale_bits: int
-    ) -> NDArray[np.int64]:
+    ) -> Int64Array:
         """Independent integers, each the nearest to 2^scale_bits · Z for an independent
         standard normal Z.
 
@@ -153,7 +153,7 @@ class BrokenWordSource(RuntimeError):
 class WordSource(Protocol):
     """A source of random words."""
 
-    def fill(self, words: NDArray[np.uint64]) -> None:
+    def fill(self, words: UInt64Array) -> None:
         """Overwrites all of ``words`` with independent uniform words; never returns the
         same words twice.
         """
@@ -223,7 +223,7 @@ class Keystream:
         self._zeros = b""
         self._rekey()
 
-    def fill(self, words: NDArray[np.uint64]) -> None:
+    def fill(self, words: UInt64Array) -> None:
         """Overwrites ``words``, which must be contiguous, with the next words of the
         stream.
         """
@@ -259,8 +259,8 @@ _WORD_BITS: Final = 64
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
-Words: TypeAlias = NDArray[np.uint64]
-Cursor: TypeAlias = NDArray[np.int64]
+Words: TypeAlias = UInt64Array
+Cursor: TypeAlias = Int64Array
 
 
 class ExactSampler:
@@ -302,7 +302,7 @@ class ExactSampler:
                 return False
 
     def permute_and_flip(
-        self, utilities: NDArray[np.int64], *, inverse_scale: Fraction
+        self, utilities: Int64Array, *, inverse_scale: Fraction
     ) -> int:
         """See ``Randomness.permute_and_flip``.
 
@@ -337,7 +337,7 @@ class ExactSampler:
         )
 
     def select_exponential(
-        self, utilities: NDArray[np.int64], *, inverse_scale: Fraction
+        self, utilities: Int64Array, *, inverse_scale: Fraction
     ) -> int:
         """See ``Randomness.select_exponential``. Gaps are clipped as in
         :meth:`permute_and_flip`.
@@ -359,7 +359,7 @@ class ExactSampler:
 
     def discrete_laplace(
         self, shape: tuple[int, ...], *, inverse_scale: Fraction
-    ) -> NDArray[np.int64]:
+    ) -> Int64Array:
         """See ``Randomness.discrete_laplace``.
 
         Raises:
@@ -373,7 +373,7 @@ class ExactSampler:
 
     def rounded_gaussian(
         self, shape: tuple[int, ...], *, scale_bits: int
-    ) -> NDArray[np.int64]:
+    ) -> Int64Array:
         """See ``Randomness.rounded_gaussian``.
 
         Raises:
@@ -410,7 +410,7 @@ class ExactSampler:
                     self._tape.extend()
 
 
-def _require_utilities(utilities: NDArray[np.int64]) -> None:
+def _require_utilities(utilities: Int64Array) -> None:
     if (
         utilities.dtype != np.int64
         or utilities.ndim != 1
@@ -529,7 +529,7 @@ class PaidRandomness:
         return self._randomness.bernoulli(p)
 
     def permute_and_flip(
-        self, utilities: NDArray[np.int64], *, inverse_scale: Fraction
+        self, utilities: Int64Array, *, inverse_scale: Fraction
     ) -> int:
         """See ``Randomness.permute_and_flip``."""
         # Paid first, here and below: an unpaid draw must not happen, even if its result
@@ -538,7 +538,7 @@ class PaidRandomness:
         return self._randomness.permute_and_flip(utilities, inverse_scale=inverse_scale)
 
     def select_exponential(
-        self, utilities: NDArray[np.int64], *, inverse_scale: Fraction
+        self, utilities: Int64Array, *, inverse_scale: Fraction
     ) -> int:
         """See ``Randomness.select_exponential``."""
         self._pay(ExponentialMechanism.TYPE, inverse_scale, 1)
@@ -548,14 +548,14 @@ class PaidRandomness:
 
     def discrete_laplace(
         self, shape: tuple[int, ...], *, inverse_scale: Fraction
-    ) -> NDArray[np.int64]:
+    ) -> Int64Array:
         """See ``Randomness.discrete_laplace``."""
         self._pay(DiscreteLaplace.TYPE, inverse_scale, math.prod(shape))
         return self._randomness.discrete_laplace(shape, inverse_scale=inverse_scale)
 
     def rounded_gaussian(
         self, shape: tuple[int, ...], *, scale_bits: int
-    ) -> NDArray[np.int64]:
+    ) -> Int64Array:
         """See ``Randomness.rounded_gaussian``."""
         self._pay(RoundedGaussian.TYPE, Fraction(4**scale_bits), math.prod(shape))
         return self._randomness.rounded_gaussian(shape, scale_bits=scale_bits)

@@ -25,9 +25,9 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from grovekeeper_forests import limits
+from grovekeeper_forests.array_types import BoolArray
 from grovekeeper_forests.kept import kept_property
 from grovekeeper_forests.privacy.numbering import Boxes, Coupled, Lists, Numbers, Table
 from grovekeeper_forests.privacy.partitions import (
@@ -307,7 +307,7 @@ class Loads:
         self._domains: dict[str, tuple[Cell, ...]] = {}
         self._sizes: dict[str, int] = {}
         self._lists: dict[str, Lists] = {}
-        self._late: dict[str, NDArray[np.bool_]] = {}
+        self._late: dict[str, BoolArray] = {}
         for name in sorted(named):
             domain = inside.get(name, named[name].known_cells)
             size = limits.MAX_HASH_CELLS if domain is None else len(domain)
@@ -378,7 +378,7 @@ class Loads:
         """Cells by partition, from their positions in the domains."""
         return {name: self._domains[name][place] for name, place in positions.items()}
 
-    def covering(self, cell: JointCell) -> NDArray[np.bool_]:
+    def covering(self, cell: JointCell) -> BoolArray:
         """Whether each box covers a joint cell, as a mask."""
         is_covering = np.ones(len(self._amounts), np.bool_)
         for name, domain in self._domains.items():
@@ -456,7 +456,7 @@ class _Group:
         *,
         single: Mapping[str, Table],
         sizes: Mapping[str, int],
-        late: Mapping[str, NDArray[np.bool_]],
+        late: Mapping[str, BoolArray],
     ) -> None:
         self.names = tuple(lists)
         self._lists = lists
@@ -602,7 +602,7 @@ class _Group:
     def _variables(self, coupled: Coupled) -> tuple[int, ...]:
         return tuple(map(self.names.index, coupled.names))
 
-    def _covers_of(self, coupled: Coupled) -> list[NDArray[np.bool_]]:
+    def _covers_of(self, coupled: Coupled) -> list[BoolArray]:
         """Whether each list covers each class; a list covers a class wholly or not at
         all.
         """
@@ -636,7 +636,7 @@ class _Group:
         return _Maximum(load, positions, is_exact=False)
 
 
-def _are_late(partition: Partition, domain: Sequence[Cell]) -> NDArray[np.bool_]:
+def _are_late(partition: Partition, domain: Sequence[Cell]) -> BoolArray:
     """Whether each cell of a domain is none of the declared categories."""
     if not isinstance(partition, ColumnPartition):
         return np.zeros(len(domain), np.bool_)
@@ -644,7 +644,7 @@ def _are_late(partition: Partition, domain: Sequence[Cell]) -> NDArray[np.bool_]
     return np.array([cell not in categories for cell in domain])
 
 
-def _fullest_cell(loads: Table, late: NDArray[np.bool_]) -> int:
+def _fullest_cell(loads: Table, late: BoolArray) -> int:
     """The first cell of a partition with the largest load; a declared category, if
     there is one among equals.
     """
@@ -653,7 +653,7 @@ def _fullest_cell(loads: Table, late: NDArray[np.bool_]) -> int:
 
 
 def _classes(
-    single: Table, covers_cell: NDArray[np.bool_], late: NDArray[np.bool_]
+    single: Table, covers_cell: BoolArray, late: BoolArray
 ) -> tuple[Numbers, Numbers]:
     """Groups the cells of a partition that the same lists contain, and so the same
     boxes cover.

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from grovekeeper_forests.array_types import BoolArray, Float64Array
 from grovekeeper_forests.kept import kept_property
 from grovekeeper_forests.privacy.scope import Cell, Scope
 
@@ -46,7 +47,7 @@ class Lists:
         of_box: the row of every box's list.
     """
 
-    covers: NDArray[np.bool_]
+    covers: BoolArray
     of_box: Numbers
 
     @kept_property
@@ -65,7 +66,7 @@ class Lists:
         return result
 
 
-def distinct(covers: NDArray[np.bool_], of_box: Numbers) -> Lists:
+def distinct(covers: BoolArray, of_box: Numbers) -> Lists:
     """Merges equal lists. The first list is that of boxes that do not restrict the
     partition.
     """
@@ -110,7 +111,7 @@ class Coupled:
         np.add.at(sums, numbers, amounts)
         return cls(names, lists[first], sums)
 
-    def volume(self, covers: Sequence[NDArray[np.bool_]]) -> int:
+    def volume(self, covers: Sequence[BoolArray]) -> int:
         """The number of combinations of values that each box covers, summed over the
         boxes.
 
@@ -120,7 +121,7 @@ class Coupled:
         """
         return int(self._volumes(covers).sum())
 
-    def table(self, covers: Sequence[NDArray[np.bool_]]) -> Table:
+    def table(self, covers: Sequence[BoolArray]) -> Table:
         """The sum of the amounts at every combination of values, with one axis per
         name.
         """
@@ -149,7 +150,7 @@ class Coupled:
             np.add.at(flat, place, self.amounts[box])
         return flat.reshape(shape)
 
-    def _volumes(self, covers: Sequence[NDArray[np.bool_]]) -> NDArray[np.float64]:
+    def _volumes(self, covers: Sequence[BoolArray]) -> Float64Array:
         """The number of combinations of values per box; exact up to 2⁵³, which exceeds
         every limit of work.
         """
@@ -160,7 +161,7 @@ class Coupled:
         return volumes
 
 
-def _values_of_rows(covers: NDArray[np.bool_]) -> tuple[Numbers, Numbers]:
+def _values_of_rows(covers: BoolArray) -> tuple[Numbers, Numbers]:
     """The values of all rows in one array, and the position at which each row starts."""
     lengths = covers.sum(axis=1, dtype=np.intp)
     starts = np.concatenate([np.zeros(1, np.intp), np.cumsum(lengths)])
@@ -316,7 +317,7 @@ class _Column:
         used = np.unique(np.concatenate(places))
         return tuple(sorted(known_cells[place] for place in used))
 
-    def covers(self, lists: Numbers, domain: Sequence[Cell]) -> NDArray[np.bool_]:
+    def covers(self, lists: Numbers, domain: Sequence[Cell]) -> BoolArray:
         """Whether each list contains each cell of a domain, ``(n_lists, n_cells)``;
         list 0 contains every cell.
         """

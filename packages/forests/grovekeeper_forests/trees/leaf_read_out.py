@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from grovekeeper_forests.array_types import Float64Array, Int32Array, Int64Array
 from grovekeeper_forests.bins import noisy_counts
 from grovekeeper_forests.contract.plan import (
     Forest,
@@ -60,8 +61,8 @@ between 1 and 7.
 
 
 def leaf_values(
-    counts: NDArray[np.int64], read_out: str, *, noise_scale: float
-) -> NDArray[np.float64]:
+    counts: Int64Array, read_out: str, *, noise_scale: float
+) -> Float64Array:
     """The values of leaves, which prediction sums over the leaves that a row reaches.
 
     Args:
@@ -73,7 +74,7 @@ def leaf_values(
         float64, of the same shape.
     """
     evidence = counts.astype(np.float64)
-    values: NDArray[np.float64]
+    values: Float64Array
     if read_out == VOTE:
         values = np.eye(counts.shape[-1])[evidence.argmax(axis=-1)]
     elif read_out == LOGARITHMIC:
@@ -90,21 +91,19 @@ def leaf_values(
     return values
 
 
-def by_output(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def by_output(values: Float64Array) -> Float64Array:
     """The values of leaves as an array whose memory is in the order of packed trees,
     which then need no copy of it.
     """
     return np.ascontiguousarray(values.transpose(0, 2, 1)).transpose(0, 2, 1)
 
 
-def to_probabilities(sums: NDArray[np.float64], read_out: str) -> NDArray[np.float64]:
+def to_probabilities(sums: Float64Array, read_out: str) -> Float64Array:
     """Class probabilities of rows from the sums of their leaves' values; rows sum to 1."""
     return softmax(sums) if read_out == LOGARITHMIC else normalised(sums)
 
 
-def class_proportions(
-    evidence: NDArray[np.float64], noise_scale: float
-) -> NDArray[np.float64]:
+def class_proportions(evidence: Float64Array, noise_scale: float) -> Float64Array:
     """Class proportions of the whole forest, from its noisy counts; never zero.
 
     The sum over all cells of a class carries noise of standard deviation √(2 · cells) ·
@@ -161,8 +160,8 @@ class PackedForest:
     def of(
         cls,
         encoding: Encoding,
-        feature: NDArray[np.int32],
-        pack: Callable[[NDArray[np.int32], int], kernels.PackedTrees],
+        feature: Int32Array,
+        pack: Callable[[Int32Array, int], kernels.PackedTrees],
     ) -> PackedForest:
         """Prepares trees.
 
@@ -180,12 +179,12 @@ class PackedForest:
         )
 
     @kept_property
-    def _rows_of_table(self) -> NDArray[np.int64] | slice:
+    def _rows_of_table(self) -> Int64Array | slice:
         if self.features == tuple(range(len(self.features))):
             return slice(len(self.features))  # rows that need no copy
         return np.array(self.features, dtype=np.int64)
 
-    def sums(self, columns: SanitisedColumns) -> NDArray[np.float64]:
+    def sums(self, columns: SanitisedColumns) -> Float64Array:
         """Sums of leaf values of rows, float64 ``(n_rows, n_outputs)``, each added up
         in the order of the trees.
         """
@@ -214,7 +213,7 @@ class LeafSums:
 
     encoding: Encoding
     arrays: Mapping[str, NDArray[Any]]
-    values: NDArray[np.float64]
+    values: Float64Array
 
     @kept_property
     def packed(self) -> PackedForest:
@@ -249,7 +248,7 @@ class PooledSums:
     sums: LeafSums
     read_out: str
 
-    def __call__(self, columns: SanitisedColumns) -> NDArray[np.float64]:
+    def __call__(self, columns: SanitisedColumns) -> Float64Array:
         """Class probabilities of rows, float64 ``(n_rows, n_classes)``."""
         return to_probabilities(self.sums.packed.sums(columns), self.read_out)
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from grovekeeper_forests.array_types import Float64Array
 from grovekeeper_forests.data.sanitiser import SanitisedColumns, numbers_of_codes
 from grovekeeper_forests.data.schema import TARGET_STEPS, Label
 from grovekeeper_forests.kernels.boosting import SCORE_BITS
@@ -35,14 +36,14 @@ class Numbers(ABC):
     def packed(self) -> PackedForest:
         """The trees with scores as floats: sums of 1,024 scores of 32 bits are exact."""
 
-    def __call__(self, columns: SanitisedColumns) -> NDArray[np.float64]:
+    def __call__(self, columns: SanitisedColumns) -> Float64Array:
         """The numbers of rows, float64 ``(n_rows, 1)``, within the bounds."""
         return self.numbers(self.packed.sums(columns))
 
     def numbers(
         self,
-        sums: NDArray[np.float64],
-    ) -> NDArray[np.float64]:
+        sums: Float64Array,
+    ) -> Float64Array:
         """The numbers that sums of scores stand for, float64 of their shape.
 
         Args:

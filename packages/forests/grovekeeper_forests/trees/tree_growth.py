@@ -17,6 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grovekeeper_forests import amounts
+from grovekeeper_forests.array_types import (
+    BoolArray,
+    Int32Array,
+    Int64Array,
+    UInt8Array,
+)
 from grovekeeper_forests.bins import noisy_counts, releases
 from grovekeeper_forests.bins.quantile_bins import Selection
 from grovekeeper_forests.contract.algorithm import Parameters
@@ -111,7 +117,7 @@ def _assignment(plan: Plan, randomness: Randomness) -> Assignment:
     )
 
 
-Choose: TypeAlias = Callable[[int, list[NDArray[np.bool_]]], list[int | None]]
+Choose: TypeAlias = Callable[[int, list[BoolArray]], list[int | None]]
 """Maps a level and the public boxes of its nodes to one released candidate per node;
 ``None`` sends every row left.
 """
@@ -137,7 +143,7 @@ def grow_levels(
         choices = choose(level, level_boxes)
         feature, threshold, equals = candidates.splits(choices)
         rows.descend(feature=feature, threshold=threshold, equals=equals)
-        child_boxes = list[NDArray[np.bool_]]()
+        child_boxes = list[BoolArray]()
         for box, choice in zip(level_boxes, choices, strict=True):
             child_boxes += candidates.children(box, choice)
         level_boxes = child_boxes
@@ -176,7 +182,7 @@ def random_structure(
 
 
 def random_split(
-    candidates: Candidates, box: NDArray[np.bool_], randomness: Randomness
+    candidates: Candidates, box: BoolArray, randomness: Randomness
 ) -> int | None:
     """Draws a uniform feature among those with a split in the box, then a uniform
     split; ``None`` without a split.
@@ -189,9 +195,7 @@ def random_split(
     return int(feature_splits[randomness.uniform(len(feature_splits))])
 
 
-def by_feature(
-    candidates: Candidates, alive: NDArray[np.int64]
-) -> list[NDArray[np.int64]]:
+def by_feature(candidates: Candidates, alive: Int64Array) -> list[Int64Array]:
     """Ascending indices of candidates, cut where the feature changes; at least one
     index.
     """
@@ -200,9 +204,7 @@ def by_feature(
     return np.split(alive, np.flatnonzero(feature[1:] != feature[:-1]) + 1)
 
 
-def select(
-    selection: Selection, utilities: NDArray[np.int64], randomness: Randomness
-) -> int:
+def select(selection: Selection, utilities: Int64Array, randomness: Randomness) -> int:
     """The index of the selected candidate; one call is one release at the price of
     ``selection``.
 
@@ -268,7 +270,7 @@ def grow_greedy_tree(
     """
     price = TreePrice.of(event)
 
-    def choose(level: int, level_boxes: list[NDArray[np.bool_]]) -> list[int | None]:
+    def choose(level: int, level_boxes: list[BoolArray]) -> list[int | None]:
         selections = price.levels[level]
         return choose_level(
             selections,
@@ -289,7 +291,7 @@ def choose_level(
     encoding: Encoding,
     rows: TreeHistograms,
     *,
-    level_boxes: list[NDArray[np.bool_]],
+    level_boxes: list[BoolArray],
     randomness: Randomness,
 ) -> list[int | None]:
     """Releases the split of every node of a level.
@@ -328,10 +330,10 @@ def choose_level(
 
 def surviving(
     candidates: Candidates,
-    alive: NDArray[np.int64],
+    alive: Int64Array,
     rule: SplitRule,
     randomness: Randomness,
-) -> NDArray[np.int64]:
+) -> Int64Array:
     """Bernoulli dropout: the candidates of a node's selection.
 
     An independent draw keeps or drops each feature, then each split of a kept feature.
@@ -370,11 +372,11 @@ def _select(
     selections: tuple[Selection, ...],
     rule: SplitRule,
     candidates: Candidates,
-    alive: NDArray[np.int64],
-    scores: NDArray[np.int64],
+    alive: Int64Array,
+    scores: Int64Array,
     randomness: Randomness,
 ) -> int | None:
-    def choose(selection: Selection, utilities: NDArray[np.int64]) -> int:
+    def choose(selection: Selection, utilities: Int64Array) -> int:
         # Among the candidates of this selection, as its range sensitivity assumes.
         if rule.utility == NORMALISED:
             utilities = normalised(utilities)
@@ -396,7 +398,7 @@ def _select(
 
 def split_utilities(
     rows: TreeHistograms, encoding: Encoding, *, n_nodes: int, utility: str = GINI
-) -> NDArray[np.int64]:
+) -> Int64Array:
     """Utility of every public candidate in every node of the current level.
 
     Returns:
@@ -424,7 +426,7 @@ def split_utilities(
     return scores
 
 
-def count_gini(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+def count_gini(counts: Int64Array) -> Int64Array:
     """⌊2^q (n² − Σ n_c²) / n⌋ of class counts; 0 for an empty node.
 
     One added row raises the cost by an integer in [0, 2^(q+1)]. Counts are at most
@@ -444,11 +446,11 @@ def count_gini(counts: NDArray[np.int64]) -> NDArray[np.int64]:
     divisor = np.maximum(n, 1)
     whole, rest = np.divmod(squares, divisor)
     fraction_up = -(-(rest << BITS) // divisor)
-    result: NDArray[np.int64] = (n << BITS) - (whole << BITS) - fraction_up
+    result: Int64Array = (n << BITS) - (whole << BITS) - fraction_up
     return result
 
 
-def miscount(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+def miscount(counts: Int64Array) -> Int64Array:
     """n − max_c n_c of class counts: rows outside the most common class.
 
     One added row raises n by one and the maximum by zero or one, so it raises the
@@ -460,13 +462,11 @@ def miscount(counts: NDArray[np.int64]) -> NDArray[np.int64]:
     Returns:
         int64 ``(…)``. PRIVATE.
     """
-    result: NDArray[np.int64] = counts.sum(axis=-1) - counts.max(axis=-1)
+    result: Int64Array = counts.sum(axis=-1) - counts.max(axis=-1)
     return result
 
 
-def split_utility(
-    left: NDArray[np.int64], right: NDArray[np.int64], utility: str
-) -> NDArray[np.int64]:
+def split_utility(left: Int64Array, right: Int64Array, utility: str) -> Int64Array:
     """−(cost left + cost right), where the cost is the miscount, or else the count
     Gini; larger is better.
 
@@ -479,7 +479,7 @@ def split_utility(
     return -(cost(left) + cost(right))
 
 
-def normalised(utilities: NDArray[np.int64]) -> NDArray[np.int64]:
+def normalised(utilities: Int64Array) -> Int64Array:
     """⌊2^q (u − min u) / (max u − min u)⌋ of the candidates of one selection, or 0
     where all are equal.
 
@@ -495,11 +495,11 @@ def normalised(utilities: NDArray[np.int64]) -> NDArray[np.int64]:
         int64 ``(n_candidates,)``. PRIVATE.
     """
     above = utilities - utilities.min()
-    result: NDArray[np.int64] = (above << BITS) // max(int(above.max()), 1)
+    result: Int64Array = (above << BITS) // max(int(above.max()), 1)
     return result
 
 
-def class_shares(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+def class_shares(counts: Int64Array) -> Int64Array:
     """⌊2^q n_c / n⌋ of class counts; 0 for an empty leaf. The papers' utility of a
     leaf's label.
 
@@ -512,7 +512,7 @@ def class_shares(counts: NDArray[np.int64]) -> NDArray[np.int64]:
     Returns:
         int64 ``(…, n_classes)``. PRIVATE.
     """
-    result: NDArray[np.int64] = (counts << BITS) // np.maximum(
+    result: Int64Array = (counts << BITS) // np.maximum(
         counts.sum(axis=-1, keepdims=True), 1
     )
     return result
@@ -554,10 +554,10 @@ class Tree:
     axis.
     """
 
-    feature: NDArray[np.int32]
-    threshold: NDArray[np.uint8]
-    equals: NDArray[np.bool_]
-    counts: NDArray[np.int64]
+    feature: Int32Array
+    threshold: UInt8Array
+    equals: BoolArray
+    counts: Int64Array
 
 
 @dataclass(frozen=True)
@@ -566,10 +566,10 @@ class LabelTree:
     is int32 ``(2^depth,)``.
     """
 
-    feature: NDArray[np.int32]
-    threshold: NDArray[np.uint8]
-    equals: NDArray[np.bool_]
-    labels: NDArray[np.int32]
+    feature: Int32Array
+    threshold: UInt8Array
+    equals: BoolArray
+    labels: Int32Array
 
 
 ReleasedTree: TypeAlias = Tree | LabelTree

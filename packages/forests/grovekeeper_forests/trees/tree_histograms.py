@@ -20,11 +20,15 @@ from math import floor
 from typing import Protocol, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from grovekeeper_forests.array_types import (
+    BoolArray,
+    Int32Array,
+    Int64Array,
+    UInt8Array,
+)
 from grovekeeper_forests.data.coded_rows import CodedPart, Parts
 from grovekeeper_forests.kernels import node_rows
-from grovekeeper_forests.kernels.arrays import Int32Array, Int64Array, UInt8Array
 from grovekeeper_forests.noise.randomness import Randomness
 
 KEY_BYTES = 32
@@ -96,7 +100,7 @@ def shards(key: bytes, row_ids: UInt8Array, *, n_shards: int) -> Int64Array:
 
 def structure_rows(
     key: bytes, row_ids: UInt8Array, *, tree: int, share: Fraction
-) -> NDArray[np.bool_]:
+) -> BoolArray:
     """Which rows are in the structure part of a tree; the others are in its estimation
     part.
 
@@ -141,7 +145,7 @@ class TreeHistograms(Protocol):
         *,
         feature: Int32Array,
         threshold: UInt8Array,
-        equals: NDArray[np.bool_],
+        equals: BoolArray,
     ) -> None:
         """Moves every row one level down by the released splits, one per node of the
         current level.
@@ -240,7 +244,7 @@ class PartedTree:
         *,
         feature: Int32Array,
         threshold: UInt8Array,
-        equals: NDArray[np.bool_],
+        equals: BoolArray,
     ) -> None:
         """See ``TreeHistograms``."""
         self._parts.each("descend", feature=feature, threshold=threshold, equals=equals)
@@ -268,7 +272,7 @@ class TwoParts:
         *,
         feature: Int32Array,
         threshold: UInt8Array,
-        equals: NDArray[np.bool_],
+        equals: BoolArray,
     ) -> None:
         """See ``TreeHistograms``; both parts go down by the same released splits."""
         self._structure.descend(feature=feature, threshold=threshold, equals=equals)
@@ -319,7 +323,7 @@ class _LocalTree:
         *,
         feature: Int32Array,
         threshold: UInt8Array,
-        equals: NDArray[np.bool_],
+        equals: BoolArray,
     ) -> None:
         """See ``TreeHistograms``."""
         self._node = node_rows.descend(

@@ -13,9 +13,9 @@ from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
 from grovekeeper_forests import amounts, limits
+from grovekeeper_forests.array_types import Int32Array
 from grovekeeper_forests.contract.algorithm import Parameter, PublicFacts, Value
 from grovekeeper_forests.contract.plan import encoding_of
 from grovekeeper_forests.data.encoding import MAX_BINS, Encoding
@@ -225,7 +225,7 @@ def feature_blocks(encoding: Encoding, n_nodes: int) -> list[slice]:
     return blocks(encoding.n_codes, cells=n_nodes * encoding.schema.n_classes)
 
 
-def blocks(n_codes: NDArray[np.int32], *, cells: int) -> list[slice]:
+def blocks(n_codes: Int32Array, *, cells: int) -> list[slice]:
     """Blocks of consecutive features whose tables, of ``cells`` per code, have at most
     :data:`BLOCK_CELLS` cells.
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from grovekeeper_forests import amounts
 from grovekeeper_forests.algorithms.bms_rf import layers, read
+from grovekeeper_forests.array_types import Int64Array, UInt16Array
 from grovekeeper_forests.contract.algorithm import Parameters
 from grovekeeper_forests.contract.plan import Forest, Plan, encoding_of
 from grovekeeper_forests.data.encoding import Encoding
@@ -120,9 +120,7 @@ def grow_tree(
     )
 
 
-def votes_of(
-    layer: Forest, schema: Schema, columns: SanitisedColumns
-) -> NDArray[np.int64]:
+def votes_of(layer: Forest, schema: Schema, columns: SanitisedColumns) -> Int64Array:
     """The votes of a released layer for each row, int64 ``(n_rows, n_classes)`` in
     units of 2⁻¹⁶; record-wise.
 
@@ -140,7 +138,7 @@ def votes_of(
 
 def draw_projection(
     schema: Schema, n_steps: int, randomness: Randomness
-) -> NDArray[np.uint16]:
+) -> UInt16Array:
     """Draws the public weights between layers: uniform multiples of 2⁻¹⁶ below 1, and 0
     for unordered features.
 
@@ -175,7 +173,7 @@ def _parts(
     return [_rows_at(rows, np.flatnonzero(shard == layer)) for layer in range(n_layers)]
 
 
-def _rows_at(rows: SanitisedRows, places: NDArray[np.int64]) -> SanitisedRows:
+def _rows_at(rows: SanitisedRows, places: Int64Array) -> SanitisedRows:
     columns = tuple(column[places] for column in rows.features.columns)
     return SanitisedRows(
         SanitisedColumns(columns, len(places)), rows.y[places], rows.row_ids[places]

@@ -19,6 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grovekeeper_forests import amounts
+from grovekeeper_forests.array_types import (
+    Float64Array,
+    Int32Array,
+    Int64Array,
+    UInt16Array,
+)
 from grovekeeper_forests.bins.quantile_bins import ReusedProfile
 from grovekeeper_forests.contract.algorithm import Value
 from grovekeeper_forests.contract.plan import Plan
@@ -190,9 +196,9 @@ def origin(feature: Feature) -> int:
 def add_votes(
     schema: Schema,
     columns: SanitisedColumns,
-    votes: NDArray[np.int64],
+    votes: Int64Array,
     *,
-    weights: NDArray[np.uint16],
+    weights: UInt16Array,
     shift: int,
 ) -> SanitisedColumns:
     """Adds votes to rows for the next layer; record-wise, in whole numbers.
@@ -209,7 +215,7 @@ def add_votes(
     Returns:
         Columns of :func:`stacked_schema`.
     """
-    shifted: list[NDArray[np.float64] | NDArray[np.int32]] = []
+    shifted: list[Float64Array | Int32Array] = []
     for index, (feature, column) in enumerate(
         zip(schema.features, columns.columns, strict=True)
     ):
@@ -222,9 +228,7 @@ def add_votes(
     return SanitisedColumns(tuple(shifted), columns.n_rows)
 
 
-def ticks(
-    feature: Feature, column: NDArray[np.float64] | NDArray[np.int32]
-) -> NDArray[np.float64]:
+def ticks(feature: Feature, column: Float64Array | Int32Array) -> Float64Array:
     """Whole ticks above the lower bound: float64 array of whole numbers from 0 to 2¹⁶;
     NaN is MISSING.
 
@@ -251,7 +255,7 @@ leaves a signal.
 """
 
 
-def of_leaves(arrays: Mapping[str, NDArray[Any]], n_classes: int) -> NDArray[np.int64]:
+def of_leaves(arrays: Mapping[str, NDArray[Any]], n_classes: int) -> Int64Array:
     """The votes that every leaf adds to a row, in units of 2⁻¹⁶; post-processing of
     released leaves (lemma L7).
 
@@ -268,7 +272,7 @@ def of_leaves(arrays: Mapping[str, NDArray[Any]], n_classes: int) -> NDArray[np.
     Returns:
         int64 ``(n_trees, n_leaves, n_classes)``.
     """
-    shares: NDArray[np.int64]
+    shares: Int64Array
     if "labels" in arrays:
         labels = arrays["labels"]
         shares = np.eye(n_classes, dtype=np.int64)[labels] * (TICKS // len(labels))

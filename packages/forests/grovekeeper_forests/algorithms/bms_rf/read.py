@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grovekeeper_forests.algorithms.bms_rf import layers
+from grovekeeper_forests.array_types import Float64Array, UInt16Array
 from grovekeeper_forests.contract.plan import Forest, Layout, Layouts, Plan
 from grovekeeper_forests.data.sanitiser import SanitisedColumns
 from grovekeeper_forests.data.schema import Schema
@@ -96,11 +97,11 @@ class StackedSums:
 
     schema: Schema
     layers: tuple[LeafSums, ...]
-    projection: NDArray[np.uint16]
+    projection: UInt16Array
     shift: int
     read_out: str
 
-    def __call__(self, columns: SanitisedColumns) -> NDArray[np.float64]:
+    def __call__(self, columns: SanitisedColumns) -> Float64Array:
         """Class probabilities of rows, float64 ``(n_rows, n_classes)``."""
         n_classes = self.schema.n_classes
         layer_columns = columns

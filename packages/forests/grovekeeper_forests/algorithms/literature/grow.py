@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 
 import numpy as np
-from numpy.typing import NDArray
 
 from grovekeeper_forests import amounts
 from grovekeeper_forests.algorithms.literature import medians
+from grovekeeper_forests.array_types import BoolArray, Int32Array
 from grovekeeper_forests.contract.algorithm import Parameters
 from grovekeeper_forests.contract.plan import Forest, Plan, encoding_of
 from grovekeeper_forests.data.coded_rows import CodedPart, TrainingRows, parts_of
@@ -296,7 +296,7 @@ def _median_tree(
     rows: TreeHistograms,
     randomness: Randomness,
 ) -> ReleasedTree:
-    def choose(level: int, level_boxes: list[NDArray[np.bool_]]) -> list[int | None]:
+    def choose(level: int, level_boxes: list[BoolArray]) -> list[int | None]:
         (selection,) = levels[level]
         return medians.choose_medians(
             selection, encoding, rows, level_boxes=level_boxes, randomness=randomness
@@ -423,7 +423,7 @@ def _pupils(
 
 def labels_of(
     plan: Plan, trees: list[Tree], encoding: Encoding, features: SanitisedColumns
-) -> NDArray[np.int32]:
+) -> Int32Array:
     """The labels that released trees predict for public rows: the most probable class
     by the ``log`` read-out.
 
@@ -440,5 +440,5 @@ def labels_of(
         counts, leaf_read_out.LOGARITHMIC, noise_scale=noise_scale
     )
     sums = LeafSums(encoding, arrays, values).packed.sums(features)
-    labels: NDArray[np.int32] = sums.argmax(axis=1).astype(np.int32)
+    labels: Int32Array = sums.argmax(axis=1).astype(np.int32)
     return labels

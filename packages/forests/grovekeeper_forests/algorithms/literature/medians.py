@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
+from grovekeeper_forests.array_types import BoolArray, Int64Array
 from grovekeeper_forests.bins.quantile_bins import Selection
 from grovekeeper_forests.contract.algorithm import Parameters
 from grovekeeper_forests.contract.plan import Plan
@@ -40,7 +40,7 @@ def choose_medians(
     encoding: Encoding,
     rows: TreeHistograms,
     *,
-    level_boxes: list[NDArray[np.bool_]],
+    level_boxes: list[BoolArray],
     randomness: Randomness,
 ) -> list[int | None]:
     """Releases the split of every node of a level: a random feature, cut at its private
@@ -73,8 +73,8 @@ def choose_medians(
 
 
 def _random_feature(
-    encoding: Encoding, box: NDArray[np.bool_], randomness: Randomness
-) -> NDArray[np.int64]:
+    encoding: Encoding, box: BoolArray, randomness: Randomness
+) -> Int64Array:
     """Draws a feature uniformly among those with a split in the box; returns its
     splits, or an empty array.
     """
@@ -87,7 +87,7 @@ def _random_feature(
 
 def split_evenness(
     rows: TreeHistograms, encoding: Encoding, feature: int
-) -> NDArray[np.int64]:
+) -> Int64Array:
     """Computes −|2·#{left} − #{rows}| of every public split of one feature, in every
     node of the current level.
 
@@ -101,16 +101,14 @@ def split_evenness(
     )
 
 
-def _evenness(
-    encoding: Encoding, splits: slice, per_code: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def _evenness(encoding: Encoding, splits: slice, per_code: Int64Array) -> Int64Array:
     """−|2·#{left} − #{rows}| of every split of a feature, from the rows by node and
     code of the feature.
     """
     left = per_code
     if not encoding.candidates.equals[splits].any():
         left = per_code.cumsum(axis=1)
-    result: NDArray[np.int64] = -np.abs(
+    result: Int64Array = -np.abs(
         2 * left[:, encoding.candidates.threshold[splits]]
         - per_code.sum(axis=1, keepdims=True)
     )
@@ -134,7 +132,7 @@ def grow_at_exact_medians(
         randomness: source of the random features.
     """
 
-    def choose(_: int, level_boxes: list[NDArray[np.bool_]]) -> list[int | None]:
+    def choose(_: int, level_boxes: list[BoolArray]) -> list[int | None]:
         evenness, n_rows = exact_evenness(rows, encoding, n_nodes=len(level_boxes))
         choices: list[int | None] = []
         for box, even, size in zip(level_boxes, evenness, n_rows, strict=True):
@@ -153,7 +151,7 @@ def grow_at_exact_medians(
 
 def exact_evenness(
     rows: TreeHistograms, encoding: Encoding, *, n_nodes: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+) -> tuple[Int64Array, Int64Array]:
     """Computes −|#{left} − #{right}| of every public split in every node of the level,
     and the size of every node.
 
@@ -176,8 +174,8 @@ def exact_evenness(
 
 def _median(
     encoding: Encoding,
-    parting: NDArray[np.bool_],
-    evenness: NDArray[np.int64],
+    parting: BoolArray,
+    evenness: Int64Array,
     randomness: Randomness,
 ) -> int | None:
     """Draws a random feature among those that separate rows, and returns its most even

@@ -15,27 +15,26 @@ from math import isqrt
 from typing import Final, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from grovekeeper_forests.algorithms.nbrt import read
 from grovekeeper_forests.algorithms.nbrt.price import N_SIDES
 from grovekeeper_forests.algorithms.nbrt.random_trees import Trees, no_trees
 from grovekeeper_forests.algorithms.nbrt.read import centred_logs, start_scores
 from grovekeeper_forests.algorithms.nbrt.scales import SCORE_LIMIT, SCORE_UNIT, Scales
+from grovekeeper_forests.array_types import Int32Array, Int64Array, UInt8Array
 from grovekeeper_forests.bins import number_targets
 from grovekeeper_forests.bins.noisy_counts import SCALE_BITS
 from grovekeeper_forests.data.coded_rows import CodedPart, Parts
 from grovekeeper_forests.data.encoding import Encoding
 from grovekeeper_forests.kernels import boosting as kernels
 from grovekeeper_forests.kernels import fourth_roots, node_rows
-from grovekeeper_forests.kernels.arrays import Int32Array, Int64Array
 from grovekeeper_forests.kernels.boosting import MASK_WORDS
 
 
 class LocalBoostedRows:
     """Boosted rows in this process's memory."""
 
-    def __init__(self, X: NDArray[np.uint8], y: Int32Array, *, n_classes: int) -> None:
+    def __init__(self, X: UInt8Array, y: Int32Array, *, n_classes: int) -> None:
         """Keeps references to the PRIVATE arrays.
 
         Args:

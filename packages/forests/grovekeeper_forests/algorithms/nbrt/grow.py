@@ -33,6 +33,7 @@ from grovekeeper_forests.algorithms.nbrt.read import (
     start_scores,
 )
 from grovekeeper_forests.algorithms.nbrt.scales import Scales, loss_of
+from grovekeeper_forests.array_types import Int32Array, Int64Array
 from grovekeeper_forests.bins import quantile_bins, releases
 from grovekeeper_forests.bins.noisy_counts import SCALE_BITS
 from grovekeeper_forests.contract.plan import Forest, Plan
@@ -101,10 +102,10 @@ class Boosted:
             margins was released.
     """
 
-    start: NDArray[np.int64]
+    start: Int64Array
     trees: Trees
-    scores: NDArray[np.int32]
-    temperature: NDArray[np.int64] | None
+    scores: Int32Array
+    temperature: Int64Array | None
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The releases by array name in an artifact."""
@@ -148,7 +149,7 @@ def boost(
             np.zeros((plan.n_trees, 1, n_scores), dtype=np.int32),
             None,
         )
-    trees, scores = list[Trees](), list[NDArray[np.int32]]()
+    trees, scores = list[Trees](), list[Int32Array]()
     if parts.split:
         start, first_tree, first_scores = _first_split(
             parts, encoding, rows, randomness, depth=depth
@@ -197,7 +198,7 @@ def _first_split(
     randomness: Randomness,
     *,
     depth: int,
-) -> tuple[NDArray[np.int64], Trees, NDArray[np.int32]]:
+) -> tuple[Int64Array, Trees, Int32Array]:
     """Releases a first split and class counts on its sides: start scores, the first
     tree and its leaf scores.
     """
@@ -222,10 +223,10 @@ def _first_split(
 
 def _temperature(
     parts: PricedDraws,
-    shift: NDArray[np.int64],
+    shift: Int64Array,
     rows: BoostedRows,
     randomness: Randomness,
-) -> NDArray[np.int64]:
+) -> Int64Array:
     """Releases a noisy table of margins and fits the temperature of the default
     read-out.
     """
@@ -237,7 +238,7 @@ def _temperature(
 
 def _start(
     plan: Plan, schema: Schema, rows: BoostedRows, randomness: Randomness
-) -> NDArray[np.int64]:
+) -> Int64Array:
     """The start of all rows: from noisy class counts, in units of 2^-24 deviations of
     their noise, which are those of the profile or released; or that of a number.
     """
@@ -254,7 +255,7 @@ def _start(
 
 def _start_of_number(
     parts: PricedDraws, label: Label, rows: BoostedRows, randomness: Randomness
-) -> NDArray[np.int64]:
+) -> Int64Array:
     """Releases the start and the spread of a label that is a number: a median, a spread
     around it, and a mean of residuals.
     """
@@ -270,13 +271,13 @@ def _start_of_number(
 
 
 def _moved(
-    start: NDArray[np.int64],
+    start: Int64Array,
     scales: Scales,
     rows: BoostedRows,
     randomness: Randomness,
     *,
     prior_variance: Fraction,
-) -> NDArray[np.int64]:
+) -> Int64Array:
     """Releases a mean of the residuals, and moves the start of a number by it."""
     exact = rows.residual_sums(scales)
     released = exact + randomness.rounded_gaussian(exact.shape, scale_bits=SCALE_BITS)

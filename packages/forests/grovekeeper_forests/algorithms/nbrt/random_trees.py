@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from grovekeeper_forests.array_types import Int32Array, UInt64Array
 from grovekeeper_forests.data.encoding import Encoding
 from grovekeeper_forests.kernels.boosting import MASK_WORDS
 from grovekeeper_forests.noise.randomness import Randomness
@@ -32,8 +32,8 @@ class Trees:
             to the right.
     """
 
-    feature: NDArray[np.int32]
-    right: NDArray[np.uint64]
+    feature: Int32Array
+    right: UInt64Array
 
     @property
     def depth(self) -> int:
@@ -91,8 +91,8 @@ def random_tree(encoding: Encoding, *, depth: int, randomness: Randomness) -> Tr
 
 def _draw_tree(
     encoding: Encoding,
-    feature: NDArray[np.int32],
-    right: NDArray[np.uint64],
+    feature: Int32Array,
+    right: UInt64Array,
     randomness: Randomness,
 ) -> None:
     """Fills one tree, depth first. A box maps each feature that the path splits to its

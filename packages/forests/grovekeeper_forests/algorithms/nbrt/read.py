@@ -27,6 +27,7 @@ from grovekeeper_forests.algorithms.nbrt.scales import (
     Scales,
     loss_of,
 )
+from grovekeeper_forests.array_types import Float64Array, Int32Array, Int64Array
 from grovekeeper_forests.bins import quantile_bins
 from grovekeeper_forests.bins.noisy_counts import SCALE_BITS
 from grovekeeper_forests.contract.plan import (
@@ -157,7 +158,7 @@ class BoostedScores:
     read_out: str
     temperature: float = 1.0
 
-    def __call__(self, columns: SanitisedColumns) -> NDArray[np.float64]:
+    def __call__(self, columns: SanitisedColumns) -> Float64Array:
         """Class probabilities of rows, float64 ``(n_rows, n_classes)``."""
         scores = self.arrays["start"] + self.packed.sums(columns)
         return probabilities(scores, self.read_out, temperature=self.temperature)
@@ -224,11 +225,11 @@ def _is_within(scores: NDArray[np.signedinteger], limit: int) -> bool:
 
 
 def probabilities(
-    scores: NDArray[np.int64] | NDArray[np.float64],
+    scores: Int64Array | Float64Array,
     read_out: str,
     *,
     temperature: float = 1.0,
-) -> NDArray[np.float64]:
+) -> Float64Array:
     """Class probabilities from summed scores.
 
     Args:
@@ -250,7 +251,7 @@ def probabilities(
     return calibrated(both) if read_out == CALIBRATED else both
 
 
-def calibrated(softmax: NDArray[np.float64]) -> NDArray[np.float64]:
+def calibrated(softmax: Float64Array) -> Float64Array:
     """Corrects two softmax probabilities, the larger of which is p, for gradients
     clipped at c.
 
@@ -266,7 +267,7 @@ def calibrated(softmax: NDArray[np.float64]) -> NDArray[np.float64]:
     larger = softmax.max(axis=1, keepdims=True)
     share = clip / (clip + 1.0 - np.maximum(larger, 1.0 - clip))
     shares = np.where(softmax == larger, share, 1.0 - share)
-    result: NDArray[np.float64] = (1.0 - TIE_BREAK) * shares + TIE_BREAK * softmax
+    result: Float64Array = (1.0 - TIE_BREAK) * shares + TIE_BREAK * softmax
     return result
 
 
@@ -280,7 +281,7 @@ _DIGITS = 40
 START_AT_READING: Final = (2, 3)
 
 
-def leaf_scores(released: NDArray[np.int64], scales: Scales) -> NDArray[np.int32]:
+def leaf_scores(released: Int64Array, scales: Scales) -> Int32Array:
     """The scores of each leaf: w · G / (u · max(N, 0) + ridge), clipped to ±3 and
     rounded to nearest.
 
@@ -302,13 +303,11 @@ def leaf_scores(released: NDArray[np.int64], scales: Scales) -> NDArray[np.int32
         digit, rest = np.divmod(rest << n_bits, divisor)
         quotient = (quotient << n_bits) + digit
     limit = SCORE_LIMIT * SCORE_UNIT
-    scores: NDArray[np.int32] = np.clip((quotient + 1) >> 1, -limit, limit).astype(
-        np.int32
-    )
+    scores: Int32Array = np.clip((quotient + 1) >> 1, -limit, limit).astype(np.int32)
     return scores
 
 
-def start_at_reading(start: NDArray[np.int64]) -> NDArray[np.int64]:
+def start_at_reading(start: Int64Array) -> Int64Array:
     """The start scores of the read-out: two thirds of the start, because the steps of
     trees are shrunk, too.
     """
@@ -316,9 +315,7 @@ def start_at_reading(start: NDArray[np.int64]) -> NDArray[np.int64]:
     return numerator * start // denominator
 
 
-def start_scores(
-    released: NDArray[np.int64], *, deviation: int = 2**SCALE_BITS
-) -> NDArray[np.int64]:
+def start_scores(released: Int64Array, *, deviation: int = 2**SCALE_BITS) -> Int64Array:
     """Scores before the first tree: log π, centred, with π ∝ max(noisy count, 0) + one
     standard deviation of its noise.
 
@@ -376,7 +373,7 @@ and few rows, the temperature stays near 1.
 """
 
 
-def tally_margins(scores: NDArray[np.int64], y: NDArray[np.int32]) -> NDArray[np.int64]:
+def tally_margins(scores: Int64Array, y: Int32Array) -> Int64Array:
     """Counts rows by margin and by whether the second or the first of their two largest
     scores is of their class.
 
@@ -410,7 +407,7 @@ def tally_margins(scores: NDArray[np.int64], y: NDArray[np.int32]) -> NDArray[np
     return np.stack(counts, axis=1).astype(np.int64)
 
 
-def fitted_temperature(released: NDArray[np.int64], count: int) -> int:
+def fitted_temperature(released: Int64Array, count: int) -> int:
     """Fits the temperature t to a noisy table by penalised least squares:
     post-processing (lemma L7).
 

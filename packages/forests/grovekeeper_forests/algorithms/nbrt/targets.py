@@ -10,9 +10,9 @@ from fractions import Fraction
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from grovekeeper_forests.algorithms.nbrt.scales import Loss, Scales
+from grovekeeper_forests.array_types import Int64Array
 from grovekeeper_forests.bins.noisy_counts import SCALE_BITS
 from grovekeeper_forests.data.schema import TARGET_STEPS
 
@@ -35,12 +35,12 @@ def mean_scales(priced: int) -> Scales:
 
 
 def moved(
-    start: NDArray[np.int64],
-    released: NDArray[np.int64],
+    start: Int64Array,
+    released: Int64Array,
     scales: Scales,
     *,
     prior_variance: Fraction,
-) -> NDArray[np.int64]:
+) -> Int64Array:
     """The start moved by a noisy mean of the residuals: post-processing (lemma L7), in
     exact rationals.
 

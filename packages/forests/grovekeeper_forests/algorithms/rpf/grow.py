@@ -16,7 +16,6 @@ from fractions import Fraction
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from grovekeeper_forests.algorithms.rpf import price, read
 from grovekeeper_forests.algorithms.rpf.price import (
@@ -34,6 +33,12 @@ from grovekeeper_forests.algorithms.rpf.reweighted_rows import (
     LocalResidualRows,
     LocalReweightedRows,
     ReweightedRows,
+)
+from grovekeeper_forests.array_types import (
+    BoolArray,
+    Int32Array,
+    Int64Array,
+    UInt8Array,
 )
 from grovekeeper_forests.bins import releases
 from grovekeeper_forests.contract.plan import Forest, Plan
@@ -124,11 +129,11 @@ def grow_forest(
 
 
 def _moved(
-    start: NDArray[np.int64],
+    start: Int64Array,
     scale: Fraction,
     rows: ReweightedRows,
     randomness: Randomness,
-) -> NDArray[np.int64]:
+) -> Int64Array:
     """Releases a mean of the residuals of rows at the root, and moves the start of a
     number by it.
     """
@@ -245,7 +250,7 @@ class LevelTrees:
         self,
         n_splits: int,
         scale: Fraction,
-        alive: NDArray[np.bool_],
+        alive: BoolArray,
         *,
         level: int,
         rows: ReweightedRows,
@@ -287,7 +292,7 @@ class LevelTrees:
 
 def joint_utilities(
     rows: ReweightedRows, encoding: Encoding, columns: int, *, n_nodes: int
-) -> NDArray[np.int64]:
+) -> Int64Array:
     """The utility of every two splits: the sum of the norms of the four parts of all
     nodes of the current level.
 
@@ -350,11 +355,11 @@ class ReweightedTree:
             ``UNREACHED``.
     """
 
-    feature: NDArray[np.int32]
-    threshold: NDArray[np.uint8]
-    equals: NDArray[np.bool_]
-    counts: NDArray[np.int64]
-    selections: NDArray[np.uint8]
+    feature: Int32Array
+    threshold: UInt8Array
+    equals: BoolArray
+    counts: Int64Array
+    selections: UInt8Array
 
 
 def grow_by_node(
@@ -392,7 +397,7 @@ def grow_by_node(
         picked = _select(
             level, scale, encoding, open_boxes, rows=rows, randomness=randomness
         )
-        below: dict[int, NDArray[np.bool_]] = {}
+        below: dict[int, BoolArray] = {}
         for node, choice in picked.items():
             if choice is None:
                 selections[node << (depth - level)] = level + 1
@@ -455,7 +460,7 @@ def _select(
     level: int,
     scale: Fraction,
     encoding: Encoding,
-    open_boxes: dict[int, NDArray[np.bool_]],
+    open_boxes: dict[int, BoolArray],
     *,
     rows: ReweightedRows,
     randomness: Randomness,
@@ -480,8 +485,8 @@ def _select(
 
 
 def split_utilities(
-    rows: ReweightedRows, encoding: Encoding, nodes: NDArray[np.int32]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    rows: ReweightedRows, encoding: Encoding, nodes: Int32Array
+) -> tuple[Int64Array, Int64Array]:
     """Utilities of every public candidate, and of stopping, in the given nodes of the
     current level.
 
@@ -506,7 +511,7 @@ def split_utilities(
     return splitting, stopping
 
 
-def handicaps(encoding: Encoding, scale: Fraction) -> NDArray[np.int64]:
+def handicaps(encoding: Encoding, scale: Fraction) -> Int64Array:
     """The amount subtracted from every candidate's utility before a selection: int64
     ``(n_candidates,)``; reads no row.
 
@@ -528,10 +533,10 @@ def handicaps(encoding: Encoding, scale: Fraction) -> NDArray[np.int64]:
 
 def noisy_weights(
     scales: PathScales,
-    selections: NDArray[np.uint8],
+    selections: UInt8Array,
     rows: ReweightedRows,
     randomness: Randomness,
-) -> NDArray[np.int64]:
+) -> Int64Array:
     """Releases the weights of every leaf that is not marked ``UNREACHED``; 0 for
     others. One call is one release.
     """

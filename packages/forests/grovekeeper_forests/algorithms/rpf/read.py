@@ -13,7 +13,6 @@ from functools import partial
 from typing import Final, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from grovekeeper_forests.algorithms.rpf.price import (
     BY_LEVEL,
@@ -25,6 +24,14 @@ from grovekeeper_forests.algorithms.rpf.price import (
     by_sides,
     events_of,
     stages,
+)
+from grovekeeper_forests.array_types import (
+    BoolArray,
+    Float64Array,
+    Int32Array,
+    Int64Array,
+    UInt8Array,
+    UInt16Array,
 )
 from grovekeeper_forests.bins import quantile_bins
 from grovekeeper_forests.contract.plan import (
@@ -132,7 +139,7 @@ class ReweightedFamily:
         return LeafSums(encoding, forest.arrays, by_output(np.stack(scored) / unit))
 
 
-def encoding_of(plan: Plan, schema: Schema, cuts: NDArray[np.uint16]) -> Encoding:
+def encoding_of(plan: Plan, schema: Schema, cuts: UInt16Array) -> Encoding:
     """The encoding that a plan's splits refer to: post-processing of released cuts and
     of the declaration.
     """
@@ -162,7 +169,7 @@ def _is_by_level(forest: Forest) -> bool:
     )
 
 
-def reached_leaves(forest: Forest) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+def reached_leaves(forest: Forest) -> tuple[BoolArray, Int64Array]:
     """Whether a row can reach each leaf, and the number of splits on the path to each
     leaf.
 
@@ -198,11 +205,11 @@ class Scoring(Protocol):
 
     def __call__(
         self,
-        counts: NDArray[np.int64],
-        selections: NDArray[np.uint8],
+        counts: Int64Array,
+        selections: UInt8Array,
         *,
         is_first: bool,
-    ) -> NDArray[np.int32]: ...
+    ) -> Int32Array: ...
 
 
 def scoring(plan: Plan, schema: Schema) -> Scoring:
@@ -227,12 +234,12 @@ _MEAN_VARIANCE: Final = 0.03
 
 
 def steps_of_tree(
-    counts: NDArray[np.int64],
-    selections: NDArray[np.uint8],
+    counts: Int64Array,
+    selections: UInt8Array,
     *,
     scales: Sequence[Fraction],
     is_first: bool,
-) -> NDArray[np.int32]:
+) -> Int32Array:
     """Scores of one tree's leaves, whose label is a number, in units of 2⁻¹⁶ spreads.
 
     A leaf of N rows whose clipped residuals sum to S scores S · N / (N² + 20 b² + 1.5 N),
@@ -270,11 +277,11 @@ def steps_of_tree(
 
 
 def shrunk_mean(
-    counts: NDArray[np.int64],
-    noise: NDArray[np.float64] | float,
+    counts: Int64Array,
+    noise: Float64Array | float,
     *,
     in_prior: float = 0.0,
-) -> NDArray[np.float64]:
+) -> Float64Array:
     """S · N / (N² + noise + in_prior · N) of noisy units below and above, in clips.
 
     Args:
@@ -289,13 +296,13 @@ def shrunk_mean(
     rows = np.maximum(rows, 0.0)
     shrinkage = noise + in_prior * rows
     squared = np.square(rows)
-    mean: NDArray[np.float64] = total * rows / (squared + shrinkage)
+    mean: Float64Array = total * rows / (squared + shrinkage)
     return mean
 
 
 def moved(
-    start: NDArray[np.int64], released: NDArray[np.int64], inverse_scale: Fraction
-) -> NDArray[np.int64]:
+    start: Int64Array, released: Int64Array, inverse_scale: Fraction
+) -> Int64Array:
     """The start of a number moved by a noisy mean of all residuals: post-processing.
 
     Args:
@@ -326,13 +333,13 @@ splits, its k-th power.
 
 
 def scores_of_tree(
-    counts: NDArray[np.int64],
-    selections: NDArray[np.uint8],
+    counts: Int64Array,
+    selections: UInt8Array,
     scales: Sequence[Fraction],
     *,
     is_first: bool,
     by_level: bool = False,
-) -> NDArray[np.int32]:
+) -> Int32Array:
     """Class scores of one tree's leaves, in units of 2⁻¹⁶.
 
     A leaf's class proportions are shrunk toward the tree's class prior, or toward the
@@ -377,10 +384,10 @@ def scores_of_tree(
 
 
 def _neighbourhood(
-    evidence: NDArray[np.float64],
-    noise: NDArray[np.float64],
-    prior: NDArray[np.float64],
-) -> NDArray[np.float64]:
+    evidence: Float64Array,
+    noise: Float64Array,
+    prior: Float64Array,
+) -> Float64Array:
     """Class shares around every leaf of a tree with one split per level, float64
     ``(n_leaves, n_classes)``.
 
@@ -398,10 +405,10 @@ def _neighbourhood(
 
 
 def _shrunk(
-    evidence: NDArray[np.float64],
-    deviation: NDArray[np.float64],
-    prior: NDArray[np.float64],
-) -> NDArray[np.float64]:
+    evidence: Float64Array,
+    deviation: Float64Array,
+    prior: Float64Array,
+) -> Float64Array:
     """Class shares of leaves, shrunk toward ``prior``; a larger standard deviation of
     the noise shrinks more.
     """

@@ -8,11 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grovekeeper_forests.algorithms.rpf.price import LEAF_CLIP, MEAN_CLIP
+from grovekeeper_forests.array_types import (
+    BoolArray,
+    Int32Array,
+    Int64Array,
+    UInt8Array,
+)
 from grovekeeper_forests.bins import number_targets
 from grovekeeper_forests.data.coded_rows import CodedPart, Parts
 from grovekeeper_forests.data.encoding import Pair, pair_columns
 from grovekeeper_forests.kernels import boosting, node_rows
-from grovekeeper_forests.kernels.arrays import Int32Array, Int64Array, UInt8Array
 from grovekeeper_forests.kernels.boosting import PROBABILITY_BITS, UNIT
 
 MARGIN = (7, 20)
@@ -138,7 +143,7 @@ class LocalReweightedRows:
         *,
         feature: Int32Array,
         threshold: UInt8Array,
-        equals: NDArray[np.bool_],
+        equals: BoolArray,
     ) -> None:
         """See :class:`ReweightedRows`."""
         columns, places = self._X, feature
@@ -319,7 +324,7 @@ class ReweightedRows:
         *,
         feature: Int32Array,
         threshold: UInt8Array,
-        equals: NDArray[np.bool_],
+        equals: BoolArray,
     ) -> None:
         """Moves every row one level down by the released splits, one split per node of
         the current level.

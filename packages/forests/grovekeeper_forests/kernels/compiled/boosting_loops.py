@@ -7,8 +7,14 @@ and no operation mixes signed and unsigned integers.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
+from grovekeeper_forests.array_types import (
+    Int32Array,
+    Int64Array,
+    UInt8Array,
+    UInt16Array,
+    UInt64Array,
+)
 from grovekeeper_forests.compiler import compiled, compiled_for, integer, read, written
 from grovekeeper_forests.kernels.arrays import FINE_BITS, UNIT_BITS
 
@@ -24,12 +30,12 @@ _SIGNED_FINE_MASK = 2**FINE_BITS - 1
     written("uint16", 1),
 )
 def weights(
-    sums: NDArray[np.int64],
-    y: NDArray[np.int32],
-    coarse: NDArray[np.int64],
-    fine: NDArray[np.int64],
-    margin: NDArray[np.int64],
-    result: NDArray[np.uint16],
+    sums: Int64Array,
+    y: Int32Array,
+    coarse: Int64Array,
+    fine: Int64Array,
+    margin: Int64Array,
+    result: UInt16Array,
 ) -> None:
     """Fills ``result`` with min(256, ⌊256 · (1 − p_y) / margin⌋), p the softmax of a
     row's sums.
@@ -79,9 +85,7 @@ _LARGEST_SCORE = np.int64(2**50)
 
 
 @compiled
-def _exponential(
-    gap: np.uint64, coarse: NDArray[np.uint64], fine: NDArray[np.uint64]
-) -> np.uint64:
+def _exponential(gap: np.uint64, coarse: UInt64Array, fine: UInt64Array) -> np.uint64:
     """exp(−gap · 2⁻¹⁶) in units of 2⁻³¹."""
     step = gap >> _SCORE_FINE_BITS
     if step >= np.uint64(coarse.size):
@@ -117,12 +121,12 @@ def _shortened(magnitude: np.uint64, gain: np.uint64) -> np.int64:
     written("int32", 2),
 )
 def gradients_of_two(
-    scores: NDArray[np.int64],
-    y: NDArray[np.int32],
-    coarse: NDArray[np.uint64],
-    fine: NDArray[np.uint64],
-    limits: NDArray[np.uint64],
-    gradients: NDArray[np.int32],
+    scores: Int64Array,
+    y: Int32Array,
+    coarse: UInt64Array,
+    fine: UInt64Array,
+    limits: UInt64Array,
+    gradients: Int32Array,
 ) -> None:
     """Fills ``gradients`` ``(n_rows, 1)`` with the clipped y − p, p the logistic
     function of the only score.
@@ -155,12 +159,12 @@ def gradients_of_two(
     written("int32", 2),
 )
 def gradients_of_many(
-    scores: NDArray[np.int64],
-    y: NDArray[np.int32],
-    coarse: NDArray[np.uint64],
-    fine: NDArray[np.uint64],
-    limits: NDArray[np.uint64],
-    gradients: NDArray[np.int32],
+    scores: Int64Array,
+    y: Int32Array,
+    coarse: UInt64Array,
+    fine: UInt64Array,
+    limits: UInt64Array,
+    gradients: Int32Array,
 ) -> None:
     """Fills ``gradients`` ``(n_rows, n_classes)`` with the clipped onehot(y) −
     softmax(scores).
@@ -211,11 +215,11 @@ def gradients_of_many(
     written("int32", 2),
 )
 def gradients_of_numbers(
-    scores: NDArray[np.int64],
-    y: NDArray[np.int32],
-    start: NDArray[np.int64],
-    limits: NDArray[np.int64],
-    gradients: NDArray[np.int32],
+    scores: Int64Array,
+    y: Int32Array,
+    start: Int64Array,
+    limits: Int64Array,
+    gradients: Int32Array,
 ) -> None:
     """Fills ``gradients`` ``(n_rows, 1)`` with the clipped (y − start) / spread − score.
 
@@ -243,9 +247,9 @@ def gradients_of_numbers(
 
 @compiled
 def _child(
-    x: NDArray[np.uint8],
-    feature: NDArray[np.int32],
-    right: NDArray[np.uint64],
+    x: UInt8Array,
+    feature: Int32Array,
+    right: UInt64Array,
     node: np.uint64,
 ) -> np.uint64:
     """The child of a node to which a row goes."""
@@ -261,11 +265,11 @@ def _child(
     read("uint8", 2), read("int32", 2), read("uint64", 3), integer, written("int32", 2)
 )
 def leaves(
-    X: NDArray[np.uint8],
-    feature: NDArray[np.int32],
-    right: NDArray[np.uint64],
+    X: UInt8Array,
+    feature: Int32Array,
+    right: UInt64Array,
     depth: int,
-    reached: NDArray[np.int32],
+    reached: Int32Array,
 ) -> None:
     """Fills ``reached`` ``(n_trees, n_rows)``. X is ``(n_rows, n_features)``; bit c of
     ``right`` sends code c right.

@@ -14,8 +14,14 @@ if both ends of that interval round down to the same integer, that integer is th
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from grovekeeper_forests.array_types import (
+    BoolArray,
+    Float64Array,
+    Int32Array,
+    Int64Array,
+    UInt8Array,
+)
 from grovekeeper_forests.compiler import compiled, compiled_for, read, written
 
 _HALF_BITS = np.uint64(32)
@@ -62,7 +68,7 @@ def _is_below(high: np.uint64, low: np.uint64, root: np.uint64) -> bool:
 
 
 @compiled
-def _exact_norm(weights: NDArray[np.int64] | NDArray[np.float64]) -> np.int64:
+def _exact_norm(weights: Int64Array | Float64Array) -> np.int64:
     """⌊(Σ w⁴)^(1/4)⌋ of non-negative whole weights that sum to less than 2³⁹."""
     high, low = _ZERO, _ZERO
     guess = 0.0
@@ -91,7 +97,7 @@ def _certain_root(total: float) -> np.int64:
 
 
 @compiled
-def _norm(weights: NDArray[np.int64]) -> np.int64:
+def _norm(weights: Int64Array) -> np.int64:
     """⌊(Σ w⁴)^(1/4)⌋ of non-negative weights that sum to less than 2³⁹."""
     total = 0.0
     for k in range(weights.size):
@@ -102,7 +108,7 @@ def _norm(weights: NDArray[np.int64]) -> np.int64:
 
 
 @compiled_for(read("int64", 2), written("int64", 1))
-def norms(weights: NDArray[np.int64], result: NDArray[np.int64]) -> None:
+def norms(weights: Int64Array, result: Int64Array) -> None:
     """Fills ``result`` with the norm of every row of ``weights``."""
     for i in range(result.size):
         result[i] = _norm(weights[i])
@@ -117,12 +123,12 @@ def norms(weights: NDArray[np.int64], result: NDArray[np.int64]) -> None:
     written("int64", 2),
 )
 def split_norms(
-    histogram: NDArray[np.int64],
-    first_code: NDArray[np.int64],
-    feature: NDArray[np.int32],
-    threshold: NDArray[np.uint8],
-    equals: NDArray[np.bool_],
-    result: NDArray[np.int64],
+    histogram: Int64Array,
+    first_code: Int64Array,
+    feature: Int32Array,
+    threshold: UInt8Array,
+    equals: BoolArray,
+    result: Int64Array,
 ) -> None:
     """Fills ``result`` ``(n_nodes, n_candidates)`` with the norm of the left side plus
     the norm of the right side.
@@ -163,10 +169,10 @@ def split_norms(
 
 @compiled
 def _left_parts(
-    table: NDArray[np.int64],
-    first_code: NDArray[np.int64],
-    splits: NDArray[np.int64],
-    result: NDArray[np.float64],
+    table: Int64Array,
+    first_code: Int64Array,
+    splits: Int64Array,
+    result: Float64Array,
 ) -> None:
     """Fills ``result`` ``(n_classes, n_candidates)`` with the weights left of every
     split in one table of codes.
@@ -189,10 +195,10 @@ def _left_parts(
 
 @compiled
 def _add(
-    parts: NDArray[np.float64],
-    whole: NDArray[np.float64],
-    sums: NDArray[np.float64],
-    of_sums: NDArray[np.float64],
+    parts: Float64Array,
+    whole: Float64Array,
+    sums: Float64Array,
+    of_sums: Float64Array,
 ) -> None:
     """Adds parts of splits to ``sums`` and their whole to ``of_sums``; shapes as in
     :func:`_add_roots`.
@@ -208,10 +214,10 @@ def _add(
 
 @compiled
 def _subtract(
-    parts: NDArray[np.float64],
-    whole: NDArray[np.float64],
-    sums: NDArray[np.float64],
-    of_sums: NDArray[np.float64],
+    parts: Float64Array,
+    whole: Float64Array,
+    sums: Float64Array,
+    of_sums: Float64Array,
 ) -> None:
     """Subtracts what :func:`_add` adds."""
     for k in range(whole.size):
@@ -222,10 +228,10 @@ def _subtract(
 
 @compiled
 def _add_fourth_powers(
-    parts: NDArray[np.float64],
+    parts: Float64Array,
     whole: float,
-    of_parts: NDArray[np.float64],
-    of_rests: NDArray[np.float64],
+    of_parts: Float64Array,
+    of_rests: Float64Array,
 ) -> None:
     """Adds the fourth powers of parts to ``of_parts``, and the fourth powers of the
     other parts to ``of_rests``.
@@ -239,10 +245,10 @@ def _add_fourth_powers(
 
 @compiled
 def _add_roots(
-    sums: NDArray[np.float64],
-    parts: NDArray[np.float64],
-    whole: NDArray[np.float64],
-    result: NDArray[np.int64],
+    sums: Float64Array,
+    parts: Float64Array,
+    whole: Float64Array,
+    result: Int64Array,
 ) -> None:
     """Adds to ``result`` the norms of ``whole`` minus each column of ``parts``, or of
     the columns themselves.
@@ -276,11 +282,11 @@ def _add_roots(
     written("int64", 2),
 )
 def pair_norms(
-    histogram: NDArray[np.int64],
-    first: NDArray[np.int64],
-    first_code: NDArray[np.int64],
-    splits: NDArray[np.int64],
-    result: NDArray[np.int64],
+    histogram: Int64Array,
+    first: Int64Array,
+    first_code: Int64Array,
+    splits: Int64Array,
+    result: Int64Array,
 ) -> None:
     """Adds to ``result`` ``(n_first, n_candidates)`` the norms of the four parts of
     every node under two splits.

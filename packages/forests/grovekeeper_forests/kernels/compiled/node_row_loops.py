@@ -11,8 +11,15 @@ means weight 1 for every row.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
+from grovekeeper_forests.array_types import (
+    BoolArray,
+    Int32Array,
+    Int64Array,
+    UInt8Array,
+    UInt16Array,
+    UInt32Array,
+)
 from grovekeeper_forests.compiler import (
     compiled,
     compiled_for,
@@ -52,12 +59,12 @@ def _goes_right(bin_: np.uint8, split: np.uint32) -> np.uint32:
     written("int32", 1),
 )
 def descend(
-    X: NDArray[np.uint8],
-    node: NDArray[np.int32],
-    feature: NDArray[np.int32],
-    threshold: NDArray[np.uint8],
-    equals: NDArray[np.bool_],
-    child: NDArray[np.int32],
+    X: UInt8Array,
+    node: Int32Array,
+    feature: Int32Array,
+    threshold: UInt8Array,
+    equals: BoolArray,
+    child: Int32Array,
 ) -> None:
     """Fills ``child`` with the nodes of the next level; ``X`` is ``(n_features,
     n_rows)`` and indices were checked.
@@ -75,9 +82,9 @@ def descend(
 
 @compiled_for(read("int32", 2), read("int32", 3), written("int64", 2))
 def add_leaf_scores(
-    reached: NDArray[np.int32],
-    leaf_scores: NDArray[np.int32],
-    scores: NDArray[np.int64],
+    reached: Int32Array,
+    leaf_scores: Int32Array,
+    scores: Int64Array,
 ) -> None:
     """Adds the scores of every row's leaves to ``scores`` ``(n_rows, n_scores)``;
     indices were checked.
@@ -95,7 +102,7 @@ _SUMMED_AT_ONCE = 2**13
 
 
 @compiled
-def _largest(column: NDArray[np.uint8]) -> int:
+def _largest(column: UInt8Array) -> int:
     largest = np.uint8(0)
     for i in range(column.size):
         largest = max(largest, column[i])
@@ -104,12 +111,12 @@ def _largest(column: NDArray[np.uint8]) -> int:
 
 @compiled
 def _fill_base(
-    y: NDArray[np.int32],
-    node: NDArray[np.int32],
-    own: NDArray[np.uint8],
+    y: Int32Array,
+    node: Int32Array,
+    own: UInt8Array,
     limits: tuple[int, int, int],
     slot_cells: int,
-    base: NDArray[np.uint32],
+    base: UInt32Array,
 ) -> bool:
     """Fills ``base`` with the part of each row's cell number that does not depend on a
     feature.
@@ -137,10 +144,10 @@ def _fill_base(
 
 @compiled
 def _fill_added(
-    node: NDArray[np.int32],
-    weight: NDArray[np.uint16],
+    node: Int32Array,
+    weight: UInt16Array,
     largest: int,
-    added: NDArray[np.uint32],
+    added: UInt32Array,
 ) -> bool:
     """Fills ``added`` with the weight of every row, 0 for rows of node −1; so the loop
     over cells needs no branch.
@@ -166,12 +173,12 @@ def _fill_added(
     written("int64", 1),
 )
 def class_histogram(
-    X: NDArray[np.uint8],
-    y_and_node: tuple[NDArray[np.int32], NDArray[np.int32]],
-    own_and_weight: tuple[NDArray[np.uint8], NDArray[np.uint16]],
-    bins: NDArray[np.int64],
+    X: UInt8Array,
+    y_and_node: tuple[Int32Array, Int32Array],
+    own_and_weight: tuple[UInt8Array, UInt16Array],
+    bins: Int64Array,
     limits: tuple[int, int, int, int],
-    sums: NDArray[np.int64],
+    sums: Int64Array,
 ) -> bool:
     """Adds rows to ``sums`` ``(n_nodes · n_own, n_all_bins, n_classes)``; rows of node
     −1 add 0 to the first node.
@@ -238,10 +245,10 @@ def class_histogram(
     read("int32", 1), read("int32", 1), read("uint16", 1), written("int64", 2)
 )
 def leaf_histogram(
-    leaf: NDArray[np.int32],
-    y: NDArray[np.int32],
-    weight: NDArray[np.uint16],
-    counts: NDArray[np.int64],
+    leaf: Int32Array,
+    y: Int32Array,
+    weight: UInt16Array,
+    counts: Int64Array,
 ) -> None:
     """Adds every row to ``counts`` ``(n_leaves + 1, n_classes)``; rows of leaf −1 go to
     the last one.
@@ -257,10 +264,10 @@ def leaf_histogram(
 
 @compiled_for(read("int32", 1), read("int32", 2), integer, written("int64", 2))
 def leaf_gradients(
-    leaf: NDArray[np.int32],
-    gradients: NDArray[np.int32],
+    leaf: Int32Array,
+    gradients: Int32Array,
     count: int,
-    sums: NDArray[np.int64],
+    sums: Int64Array,
 ) -> None:
     """Adds every row's gradient and ``count`` to its leaf in ``sums`` ``(n_leaves,
     n_scores + 1)``.

@@ -14,8 +14,15 @@ levels, rows walk one by one again.
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from grovekeeper_forests.array_types import (
+    Float64Array,
+    Int64Array,
+    UInt8Array,
+    UInt16Array,
+    UInt32Array,
+    UInt64Array,
+)
 from grovekeeper_forests.compiler import (
     compiled,
     compiled_for,
@@ -43,16 +50,16 @@ _SPREAD = np.array(
 )
 """For every byte, a word whose byte i is bit i."""
 
-Bins: TypeAlias = tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]
+Bins: TypeAlias = tuple[Float64Array, Int64Array, Float64Array]
 """The edges of all columns; where those of every column begin, with one number more;
 and three numbers per column: the highest value, the value that is missing, and the last
 code.
 """
-Splits: TypeAlias = tuple[NDArray[np.uint32], NDArray[np.uint64]]
+Splits: TypeAlias = tuple[UInt32Array, UInt64Array]
 """Of distinct splits: the features, ascending, and the sets of codes that go right as
 bits, ``(n_distinct, 4)``.
 """
-Turns: TypeAlias = tuple[NDArray[np.int64], NDArray[np.uint16]]
+Turns: TypeAlias = tuple[Int64Array, UInt16Array]
 """Where the turns of every distinct split begin, with one number more, and the codes at
 which membership changes.
 """
@@ -63,7 +70,7 @@ _TURNS = pair(read("int64", 1), read("uint16", 1))
 
 
 @compiled
-def _n_below(edges: NDArray[np.float64], value: np.float64) -> int:
+def _n_below(edges: Float64Array, value: np.float64) -> int:
     """The number of edges below a value, by a search without branches; ``edges`` ascend
     and are not empty.
     """
@@ -79,7 +86,7 @@ def _n_below(edges: NDArray[np.float64], value: np.float64) -> int:
 @compiled
 def _code(
     value: np.float64,
-    edges: NDArray[np.float64],
+    edges: Float64Array,
     highest: np.float64,
     missing: np.float64,
     last: np.float64,
@@ -93,9 +100,7 @@ def _code(
 
 
 @compiled_for(read("float64", 2), _BINS, integer, written("uint8", 2))
-def fill_codes(
-    values: NDArray[np.float64], bins: Bins, start: int, codes: NDArray[np.uint8]
-) -> None:
+def fill_codes(values: Float64Array, bins: Bins, start: int, codes: UInt8Array) -> None:
     """Fills ``codes[:, start : start + n_rows]`` from ``values`` ``(n_columns,
     n_rows)``; indices were checked.
     """
@@ -114,10 +119,10 @@ def fill_codes(
     read("float64", 1), read("float64", 1), read("float64", 1), written("uint16", 1)
 )
 def fill_wide_codes(
-    values: NDArray[np.float64],
-    edges: NDArray[np.float64],
-    rule: NDArray[np.float64],
-    codes: NDArray[np.uint16],
+    values: Float64Array,
+    edges: Float64Array,
+    rule: Float64Array,
+    codes: UInt16Array,
 ) -> None:
     """Does what :func:`fill_codes` does, for one column with any number of codes."""
     highest, missing, last = rule
@@ -127,10 +132,10 @@ def fill_wide_codes(
 
 @compiled_for(read("uint8", 2), read("int64", 2), read("uint8", 3), written("uint8", 2))
 def fill_sums(
-    codes: NDArray[np.uint8],
-    features: NDArray[np.int64],
-    tables: NDArray[np.uint8],
-    sums: NDArray[np.uint8],
+    codes: UInt8Array,
+    features: Int64Array,
+    tables: UInt8Array,
+    sums: UInt8Array,
 ) -> None:
     """Fills ``sums`` ``(n_columns, n_rows)`` from ``codes`` ``(n_features, n_rows)``;
     indices were checked.
@@ -142,15 +147,15 @@ def fill_sums(
 
 
 @compiled
-def _is_in(code: np.uint8, codes: NDArray[np.uint64]) -> np.uint32:
+def _is_in(code: np.uint8, codes: UInt64Array) -> np.uint32:
     return np.uint32((codes[code >> _SIX_BITS] >> np.uint64(code & _LOWEST_SIX)) & _BIT)
 
 
 @compiled
 def _leaf(
-    X: NDArray[np.uint8],
+    X: UInt8Array,
     row: int,
-    number: NDArray[np.uint32],
+    number: UInt32Array,
     splits: Splits,
     node: np.uint32,
 ) -> np.uint32:
@@ -164,12 +169,12 @@ def _leaf(
 
 @compiled
 def _fill_right(
-    X: NDArray[np.uint8],
+    X: UInt8Array,
     start: int,
     n_rows: int,
-    feature: NDArray[np.uint32],
+    feature: UInt32Array,
     turns: Turns,
-    goes_right: NDArray[np.uint64],
+    goes_right: UInt64Array,
 ) -> None:
     """Fills ``goes_right``: for every distinct split, the rows of a word that go right,
     one bit each.
@@ -206,10 +211,10 @@ def _choice(left: np.uint64, right: np.uint64, goes_right: np.uint64) -> np.uint
 
 @compiled
 def _fill_directions(
-    goes_right: NDArray[np.uint64],
-    number: NDArray[np.uint32],
-    directions: NDArray[np.uint64],
-    nodes: NDArray[np.uint64],
+    goes_right: UInt64Array,
+    number: UInt32Array,
+    directions: UInt64Array,
+    nodes: UInt64Array,
 ) -> None:
     """Fills ``directions``: for each of the first levels of a tree, the rows of a word
     that go right.
@@ -239,12 +244,12 @@ def _fill_directions(
 
 @compiled
 def _add_row(
-    X: NDArray[np.uint8],
+    X: UInt8Array,
     row: int,
-    number: NDArray[np.uint32],
+    number: UInt32Array,
     splits: Splits,
-    values: NDArray[np.float64],
-    sums: NDArray[np.float64],
+    values: Float64Array,
+    sums: Float64Array,
 ) -> None:
     """Adds the leaf values of one row, eight trees at a time: a step down waits for
     loads, so walks are interleaved.
@@ -269,7 +274,7 @@ def _add_row(
 
 
 @compiled
-def _fill_reached(directions: NDArray[np.uint64], reached: NDArray[np.uint64]) -> None:
+def _fill_reached(directions: UInt64Array, reached: UInt64Array) -> None:
     """Fills ``reached``, as 64 bytes: the number that every row's directions spell, the
     first level's digit first.
     """
@@ -282,9 +287,7 @@ def _fill_reached(directions: NDArray[np.uint64], reached: NDArray[np.uint64]) -
 
 
 @compiled
-def _add_values(
-    sums: NDArray[np.float64], values: NDArray[np.float64], leaf: NDArray[np.uint32]
-) -> None:
+def _add_values(sums: Float64Array, values: Float64Array, leaf: UInt32Array) -> None:
     for i in range(sums.size):
         sums[i] += values[leaf[i]]
 
@@ -298,12 +301,12 @@ def _add_values(
     written("float64", 2),
 )
 def sum_leaf_values(
-    X: NDArray[np.uint8],
-    number: NDArray[np.uint32],
+    X: UInt8Array,
+    number: UInt32Array,
     splits: Splits,
     turns: Turns,
-    values: NDArray[np.float64],
-    sums: NDArray[np.float64],
+    values: Float64Array,
+    sums: Float64Array,
 ) -> None:
     """Adds leaf values to ``sums`` ``(n_outputs, n_rows)``; ``X`` is ``(n_features,
     n_rows)``, indices were checked.
@@ -355,12 +358,12 @@ def sum_leaf_values(
     written("float64", 2),
 )
 def sum_leaf_values_of(
-    columns: NDArray[np.float64],
+    columns: Float64Array,
     bins: Bins,
-    trees: tuple[NDArray[np.uint32], NDArray[np.float64]],
+    trees: tuple[UInt32Array, Float64Array],
     splits: Splits,
     turns: Turns,
-    sums: NDArray[np.float64],
+    sums: Float64Array,
 ) -> None:
     """Does :func:`fill_codes` and then :func:`sum_leaf_values`: for one row, a call
     takes longer than its loops.
@@ -372,9 +375,7 @@ def sum_leaf_values_of(
 
 
 @compiled_for(written("float64", 2), read("float64", 2), written("int64", 2))
-def bound_cells(
-    table: NDArray[np.float64], rules: NDArray[np.float64], changed: NDArray[np.int64]
-) -> int:
+def bound_cells(table: Float64Array, rules: Float64Array, changed: Int64Array) -> int:
     """Bounds and rounds cells in place, and counts; see
     ``grovekeeper_forests.kernels.prediction.bound_cells``.
     """
@@ -397,7 +398,7 @@ def bound_cells(
 
 
 @compiled_for(written("float64", 2))
-def normalise(evidence: NDArray[np.float64]) -> None:
+def normalise(evidence: Float64Array) -> None:
     """Divides every row by its sum, in place; uniform where the sum is not positive."""
     n_outputs = evidence.shape[1]
     for row in range(evidence.shape[0]):
@@ -411,7 +412,7 @@ def normalise(evidence: NDArray[np.float64]) -> None:
 
 
 @compiled_for(written("float64", 2))
-def subtract_largest(sums: NDArray[np.float64]) -> None:
+def subtract_largest(sums: Float64Array) -> None:
     """Subtracts from every row its largest number, in place."""
     for row in range(sums.shape[0]):
         largest = -np.inf

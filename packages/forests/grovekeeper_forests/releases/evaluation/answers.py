@@ -5,8 +5,8 @@ this module.
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
+from grovekeeper_forests.array_types import Float64Array, Int32Array, Int64Array
 from grovekeeper_forests.data.sanitiser import (
     SanitisedColumns,
     SanitisedRows,
@@ -22,7 +22,7 @@ do not depend on the rows.
 
 def answers(
     model: Predictor, rows: SanitisedRows, *, read_out: str | None
-) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]:
+) -> Iterator[tuple[Int64Array, Float64Array]]:
     """Classes of rows and a model's probabilities for them, block by block."""
     for y, block in _blocks(rows):
         shares = model.probabilities(block, read_out=read_out)
@@ -31,7 +31,7 @@ def answers(
 
 def numbers(
     model: Predictor, rows: SanitisedRows
-) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+) -> Iterator[tuple[Float64Array, Float64Array]]:
     """Labels that are numbers and a model's predictions for them, block by block."""
     label = model.schema.label
     for y, block in _blocks(rows):
@@ -40,7 +40,7 @@ def numbers(
 
 def _blocks(
     rows: SanitisedRows,
-) -> Iterator[tuple[NDArray[np.int32], SanitisedColumns]]:
+) -> Iterator[tuple[Int32Array, SanitisedColumns]]:
     for start in range(0, rows.features.n_rows, BLOCK_ROWS):
         columns = tuple(_block(column, start) for column in rows.features.columns)
         yield (
@@ -49,9 +49,7 @@ def _blocks(
         )
 
 
-def _block(
-    column: NDArray[np.float64] | NDArray[np.int32], start: int
-) -> NDArray[np.float64] | NDArray[np.int32]:
+def _block(column: Float64Array | Int32Array, start: int) -> Float64Array | Int32Array:
     block = np.zeros(BLOCK_ROWS, dtype=column.dtype)
     values = column[start : start + BLOCK_ROWS]
     block[: len(values)] = values

@@ -6,8 +6,8 @@ import json
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from grovekeeper_forests.array_types import Int64Array
 from grovekeeper_forests.bins import releases
 from grovekeeper_forests.data.sanitiser import SanitisedRows
 from grovekeeper_forests.noise.randomness import PaidRandomness, Randomness
@@ -94,7 +94,7 @@ def release(
 
 def _exact(
     released: str, plan: EvaluationPlan, model: Predictor, rows: SanitisedRows
-) -> NDArray[np.int64]:
+) -> Int64Array:
     """PRIVATE exact counts of a table."""
     counts = np.zeros(plan.n_cells(released), dtype=np.int64)
     read_out = _score_read_out(model) if released == AUROC else None

@@ -5,8 +5,8 @@ job imports this module.
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
+from grovekeeper_forests.array_types import Float64Array, Int64Array
 from grovekeeper_forests.bins.noisy_counts import per_row
 from grovekeeper_forests.data.sanitiser import SanitisedRows
 from grovekeeper_forests.releases.evaluation.answers import numbers
@@ -25,7 +25,7 @@ from grovekeeper_forests.releases.forest.predictor import Predictor
 
 def exact_sums(
     plan: EvaluationPlan, model: Predictor, rows: SanitisedRows
-) -> dict[str, NDArray[np.int64]]:
+) -> dict[str, Int64Array]:
     """PRIVATE exact sums of a model's errors, int64 ``(1,)`` in steps, by table."""
     assert plan.scale is not None
     names = [name for name in plan.releases if name in SUMS]
@@ -50,22 +50,22 @@ def credit_of(
 
 
 def in_steps(
-    parts: NDArray[np.float64],
+    parts: Float64Array,
     steps: int,
-) -> NDArray[np.int64]:
+) -> Int64Array:
     """What rows add to a sum, in whole steps, from their parts of what a row may add."""
     # Neither rounding nor a number that is none may carry a row beyond the sensitivity
     # that the event states.
     whole = np.rint(parts * steps)
     finite = np.nan_to_num(whole)
     bounded = np.clip(finite, -steps, steps)
-    in_integers: NDArray[np.int64] = bounded.astype(np.int64)
+    in_integers: Int64Array = bounded.astype(np.int64)
     return in_integers
 
 
 def _contributions(
     scale: ErrorScale, model: Predictor, rows: SanitisedRows
-) -> Iterator[dict[str, NDArray[np.float64]]]:
+) -> Iterator[dict[str, Float64Array]]:
     """PRIVATE contributions of rows to each sum, block by block; between −1 and 1."""
     for labels, predicted in numbers(model, rows):
         errors = _clamped(predicted - labels, scale)
@@ -79,11 +79,9 @@ def _contributions(
         }
 
 
-def _clamped(
-    differences: NDArray[np.float64], scale: ErrorScale
-) -> NDArray[np.float64]:
+def _clamped(differences: Float64Array, scale: ErrorScale) -> Float64Array:
     """Differences in parts of the largest one."""
-    parts: NDArray[np.float64] = (
+    parts: Float64Array = (
         np.clip(differences, -scale.largest, scale.largest) / scale.largest
     )
     return parts

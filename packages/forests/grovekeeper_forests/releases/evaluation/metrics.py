@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
-from numpy.typing import NDArray
 
+from grovekeeper_forests.array_types import Float64Array
 from grovekeeper_forests.bins import noisy_counts
 from grovekeeper_forests.releases.evaluation.price import ACCURACY, AUROC, CONFUSION
 from grovekeeper_forests.releases.evaluation.read import Evaluation
@@ -121,7 +121,7 @@ def auroc(evaluation: Evaluation) -> Auroc | None:
     area = float((second * below).sum()) / (n_first * n_second)
     by_second = below / (n_first * n_second) - area / n_second
     by_first = above / (n_first * n_second) - area / n_first
-    slope: NDArray[np.float64] = np.concatenate((by_first, by_second))
+    slope: Float64Array = np.concatenate((by_first, by_second))
     noise = noisy_counts.noise_sd(evaluation.plan.event_of(AUROC))
     return Auroc(area, noise * float(np.sqrt(np.square(slope).sum())))
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from grovekeeper_forests.array_types import Float64Array, Int64Array
 from grovekeeper_forests.bins import noisy_counts
 from grovekeeper_forests.privacy.events import UnknownPrivacyEvent
 from grovekeeper_forests.releases.evaluation.price import (
@@ -32,7 +32,7 @@ class Evaluation:
 
     plan: EvaluationPlan
     best: int | None
-    tables: dict[str, NDArray[np.int64]]
+    tables: dict[str, Int64Array]
 
     def to_json(self) -> dict[str, object]:
         """Counts as text, because they may have more than 53 bits."""
@@ -67,7 +67,7 @@ class Evaluation:
             raise EvaluationInvalid from error
         raise EvaluationInvalid
 
-    def in_rows(self, released: str) -> NDArray[np.float64]:
+    def in_rows(self, released: str) -> Float64Array:
         """A table in rows, or in the largest contributions of rows; may be negative."""
         return noisy_counts.in_rows(self.tables[released], self.plan.event_of(released))
 

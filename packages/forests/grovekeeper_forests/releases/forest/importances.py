@@ -10,11 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from grovekeeper_forests import catalogue
 from grovekeeper_forests.algorithms.bms_rf.read import StackedSums
 from grovekeeper_forests.algorithms.rpf.price import PAIRS
+from grovekeeper_forests.array_types import (
+    BoolArray,
+    Float64Array,
+    Int32Array,
+    Int64Array,
+)
 from grovekeeper_forests.contract.plan import Forest
 from grovekeeper_forests.data.encoding import (
     COLUMNS_PER_PAIR,
@@ -85,7 +90,7 @@ def use_of(forest: Forest, schema: Schema) -> ForestUse:
     )
 
 
-def reached_of(forest: Forest) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def reached_of(forest: Forest) -> tuple[BoolArray, BoolArray]:
     """Whether each node splits and a row can reach it, bool ``(n_trees, n_nodes)``, and
     whether a row can reach each leaf, bool ``(n_trees, n_leaves)``.
     """
@@ -105,9 +110,7 @@ def reached_of(forest: Forest) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     return np.concatenate(splits, axis=1), reached
 
 
-def _features_of(
-    columns: NDArray[np.int32], forest: Forest, schema: Schema
-) -> NDArray[np.int64]:
+def _features_of(columns: Int32Array, forest: Forest, schema: Schema) -> Int64Array:
     """The two features that splits by these columns look at, int64 ``(n_splits, 2)``;
     twice the same where a column is no pair.
     """
@@ -117,13 +120,11 @@ def _features_of(
         pairs = np.array(pairs_of_schema(schema), dtype=np.int64).reshape(-1, 2)
         of_pairs = np.repeat(pairs, COLUMNS_PER_PAIR, axis=0)
         features = np.concatenate((features, of_pairs))
-    looked_at: NDArray[np.int64] = features[columns]
+    looked_at: Int64Array = features[columns]
     return looked_at
 
 
-def _decreases(
-    counts: NDArray[np.int64], reached: NDArray[np.bool_]
-) -> NDArray[np.float64]:
+def _decreases(counts: Int64Array, reached: BoolArray) -> Float64Array:
     """The decrease of impurity at every node, float64 ``(n_trees, n_nodes)``.
 
     Args:
@@ -143,19 +144,19 @@ def _decreases(
     return np.concatenate(levels[::-1], axis=1)
 
 
-def _impurity(counts: NDArray[np.float64]) -> NDArray[np.float64]:
+def _impurity(counts: Float64Array) -> Float64Array:
     """n·G of nodes: n − Σ nᵢ²/n from their counts by class, clipped at 0."""
     positive = np.maximum(counts, 0.0)
     total = positive.sum(axis=-1)
     squares = np.square(positive).sum(axis=-1)
-    impurity: NDArray[np.float64] = total - np.divide(
+    impurity: Float64Array = total - np.divide(
         squares, total, out=np.zeros_like(total), where=total > 0
     )
     return impurity
 
 
 def _leaf_shares(
-    forest: Forest, schema: Schema, reached: NDArray[np.bool_]
+    forest: Forest, schema: Schema, reached: BoolArray
 ) -> tuple[float, ...]:
     """See :attr:`ForestUse.leaf_shares`: by what each leaf adds to the answer, in the
     default read-out.

@@ -12,12 +12,12 @@ from math import floor
 from typing import Final, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from grovekeeper_forests import catalogue
 from grovekeeper_forests.algorithms.bms_rf.read import StackedSums
 from grovekeeper_forests.algorithms.nbrt.read import BoostedNumbers, BoostedScores
 from grovekeeper_forests.algorithms.nbrt.read import probabilities as of_scores
+from grovekeeper_forests.array_types import BoolArray, Float64Array
 from grovekeeper_forests.contract.plan import Forest
 from grovekeeper_forests.data.encoding import COLUMNS_PER_PAIR, Encoding, n_places
 from grovekeeper_forests.data.schema import Feature, Label, Schema, plain_number
@@ -26,7 +26,7 @@ from grovekeeper_forests.releases.forest.importances import reached_of
 from grovekeeper_forests.trees.leaf_read_out import PooledSums, to_probabilities
 from grovekeeper_forests.trees.number_read_out import LeafNumbers, Numbers
 
-_Box: TypeAlias = Mapping[int, NDArray[np.bool_]]
+_Box: TypeAlias = Mapping[int, BoolArray]
 """Which codes of a column can occur, by column; a column that is absent has all."""
 
 MOST_LEVELS: Final = 4
@@ -116,9 +116,9 @@ class _Tree:
     number: int
     encoding: Encoding
     label: Label
-    answers: NDArray[np.float64]
-    splits: NDArray[np.bool_]
-    reached: NDArray[np.bool_]
+    answers: Float64Array
+    splits: BoolArray
+    reached: BoolArray
     nodes: list[Node] = field(default_factory=list)
 
     def add(self, heap: int, level: int, box: _Box) -> int:
@@ -178,7 +178,7 @@ class _Tree:
             share = float(answer[best])
         return Node(label=self.label.classes[best], share=share, n_leaves=len(leaves))
 
-    def _split(self, heap: int) -> tuple[int, NDArray[np.bool_]]:
+    def _split(self, heap: int) -> tuple[int, BoolArray]:
         """The column of a split, and whether each of its codes goes to the left."""
         arrays = self.forest.arrays
         column = int(arrays["feature"][self.number, heap])
@@ -206,7 +206,7 @@ def _encoding(forest: Forest, schema: Schema) -> Encoding:
     raise AssertionError("a reader without bins")
 
 
-def _answers(forest: Forest, schema: Schema, number: int) -> NDArray[np.float64]:
+def _answers(forest: Forest, schema: Schema, number: int) -> Float64Array:
     """What each leaf of a tree alone answers; see :class:`_Tree`."""
     arrays = forest.arrays
     match _reader(forest, schema):
@@ -219,7 +219,7 @@ def _answers(forest: Forest, schema: Schema, number: int) -> NDArray[np.float64]
         case PooledSums() as pooled if "selections" in arrays:
             return to_probabilities(pooled.sums.values[number], pooled.read_out)
     if "labels" in arrays:
-        shares: NDArray[np.float64] = np.eye(schema.n_classes)[arrays["labels"][number]]
+        shares: Float64Array = np.eye(schema.n_classes)[arrays["labels"][number]]
         return shares
     counts = arrays["counts"][number].astype(np.float64)
     return normalised(np.maximum(counts, 0.0))
@@ -231,7 +231,7 @@ def _reader(forest: Forest, schema: Schema) -> object:
     return catalogue.family(slug).reader(forest, schema, read_out)
 
 
-def _in_words(encoding: Encoding, column: int, is_left: NDArray[np.bool_]) -> str:
+def _in_words(encoding: Encoding, column: int, is_left: BoolArray) -> str:
     """What the rows have in common that a split sends to the left.
 
     Args:
@@ -267,7 +267,7 @@ def _bound_in_words(feature: Feature, edge: float) -> str:
     return str(plain_number(float(floor(edge)), feature.first_day))
 
 
-def _categories_in_words(feature: Feature, is_left: NDArray[np.bool_]) -> str:
+def _categories_in_words(feature: Feature, is_left: BoolArray) -> str:
     names = [*feature.categories, "OTHER"]
     if feature.missing:
         names.append("missing")
@@ -281,7 +281,7 @@ def _categories_in_words(feature: Feature, is_left: NDArray[np.bool_]) -> str:
     return f"{feature.name} is {' or '.join(left)}"
 
 
-def _chosen(names: Sequence[str], chosen: NDArray[np.bool_]) -> Iterator[str]:
+def _chosen(names: Sequence[str], chosen: BoolArray) -> Iterator[str]:
     for name, is_chosen in zip(names, chosen.tolist(), strict=True):
         if is_chosen:
             yield name

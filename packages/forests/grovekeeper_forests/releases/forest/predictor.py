@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grovekeeper_forests import catalogue
+from grovekeeper_forests.array_types import Float64Array, Int32Array
 from grovekeeper_forests.contract.plan import Forest, Reader
 from grovekeeper_forests.data.sanitiser import RequestRows, SanitisedColumns
 from grovekeeper_forests.data.schema import Schema
@@ -64,7 +65,7 @@ class Predictor:
 
     def probabilities(
         self, columns: SanitisedColumns, *, read_out: str | None = None
-    ) -> NDArray[np.float64]:
+    ) -> Float64Array:
         """Class probabilities of rows. Deterministic: equal rows give equal numbers.
 
         Args:
@@ -85,7 +86,7 @@ class Predictor:
 
     def numbers(
         self, columns: SanitisedColumns, *, read_out: str | None = None
-    ) -> NDArray[np.float64]:
+    ) -> Float64Array:
         """The predicted numbers of rows, float64 ``(n_rows,)``, within the declared
         bounds. Deterministic: equal rows give equal numbers.
 
@@ -103,7 +104,7 @@ class Predictor:
 
     def read(
         self, columns: SanitisedColumns, *, read_out: str | None = None
-    ) -> NDArray[np.float64]:
+    ) -> Float64Array:
         """What the forest says of rows: :meth:`probabilities`, or :meth:`numbers` as
         float64 ``(n_rows, 1)``, as the label has classes or is a number.
         """
@@ -119,11 +120,11 @@ class Predictor:
 
     def labels(
         self,
-        probabilities: NDArray[np.float64],
+        probabilities: Float64Array,
         *,
         read_out: str | None = None,
         below: Callable[[int], int] = secrets.randbelow,
-    ) -> NDArray[np.int32]:
+    ) -> Int32Array:
         """One class code per row: the most probable class (the first in a tie), or for
         ``pa`` a random draw.
 
@@ -139,9 +140,7 @@ class Predictor:
             int32 ``(n_rows,)``.
         """
         if (read_out or self.read_outs[0]) != leaf_read_out.DRAW:
-            most_probable: NDArray[np.int32] = probabilities.argmax(axis=1).astype(
-                np.int32
-            )
+            most_probable: Int32Array = probabilities.argmax(axis=1).astype(np.int32)
             return most_probable
         weights = (
             np.floor(probabilities * 2**COIN_BITS).astype(np.uint64).cumsum(axis=1)
@@ -172,7 +171,7 @@ class Predictor:
 
 
 def _one_row(schema: Schema) -> SanitisedColumns:
-    columns: list[NDArray[np.float64] | NDArray[np.int32]] = []
+    columns: list[Float64Array | Int32Array] = []
     for feature in schema.features:
         if feature.is_categorical:
             columns.append(np.zeros(1, dtype=np.int32))

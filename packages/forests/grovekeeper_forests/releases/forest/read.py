@@ -18,11 +18,11 @@ from typing import Any, cast
 import numpy as np
 import rfc8785
 import safetensors
-from numpy.typing import NDArray
 from safetensors import numpy as tensors
 
 from grovekeeper_forests import catalogue
 from grovekeeper_forests.algorithms.nbrt.read import BoostedScores
+from grovekeeper_forests.array_types import BoolArray, Float64Array
 from grovekeeper_forests.bins import quantile_bins
 from grovekeeper_forests.contract.plan import Forest, Plan
 from grovekeeper_forests.data.schema import Schema, plain_number
@@ -298,7 +298,7 @@ def _only_number(reader: Numbers) -> str | None:
     return str(plain_number(low))
 
 
-def _reachable(packed: PackedForest) -> NDArray[np.bool_]:
+def _reachable(packed: PackedForest) -> BoolArray:
     """Whether each split on the path to a leaf sends some code there, bool ``(n_trees,
     n_leaves)``.
     """
@@ -319,9 +319,9 @@ def _reachable(packed: PackedForest) -> NDArray[np.bool_]:
 
 
 def _leading(
-    scores: NDArray[np.float64],
-    start: NDArray[np.float64],
-    reachable: NDArray[np.bool_],
+    scores: Float64Array,
+    start: Float64Array,
+    reachable: BoolArray,
 ) -> int | None:
     """The class with the largest sum of scores on all reachable leaves, the first in a
     tie; ``None`` if none is shown.

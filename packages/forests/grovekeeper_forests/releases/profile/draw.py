@@ -6,8 +6,8 @@ import json
 from collections.abc import Generator
 
 import numpy as np
-from numpy.typing import NDArray
 
+from grovekeeper_forests.array_types import Int32Array
 from grovekeeper_forests.bins import quantile_bins, releases
 from grovekeeper_forests.data.coded_rows import CodedRows, CodeRequest, LocalRows
 from grovekeeper_forests.data.sanitiser import ColumnBlock, written_numbers
@@ -76,7 +76,7 @@ def release(
 
 
 def _release_numbers(
-    plan: StatisticsPlan, schema: Schema, y: NDArray[np.int32], randomness: Randomness
+    plan: StatisticsPlan, schema: Schema, y: Int32Array, randomness: Randomness
 ) -> Statistics:
     """Releases mean and quantiles of a label that is a number.
 

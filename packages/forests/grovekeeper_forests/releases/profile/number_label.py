@@ -12,11 +12,7 @@ from grovekeeper_forests.errors import ParameterInvalid
 from grovekeeper_forests.privacy.events import Event, Part, Sequential
 from grovekeeper_forests.releases.statistics import price as statistics_price
 from grovekeeper_forests.releases.statistics.price import StatisticsPlan
-from grovekeeper_forests.releases.statistics.tables import (
-    MEAN,
-    QUANTILES,
-    read_tables,
-)
+from grovekeeper_forests.releases.statistics.tables import MEAN, QUANTILES, read_tables
 
 SHOWN_QUANTILES: Final = ("0.05", "0.25", "0.5", "0.75", "0.95")
 

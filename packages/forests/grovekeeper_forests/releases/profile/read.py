@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from grovekeeper_forests.array_types import Int64Array, UInt16Array
 from grovekeeper_forests.bins import noisy_counts, quantile_bins
 from grovekeeper_forests.bins.noisy_counts import SCALE_BITS
 from grovekeeper_forests.bins.quantile_bins import Grid, ReusedProfile
@@ -39,8 +39,8 @@ class Profile:
 
     plan: ProfilePlan
     schema: Schema
-    cuts: NDArray[np.uint16]
-    class_counts: NDArray[np.int64]
+    cuts: UInt16Array
+    class_counts: Int64Array
     size: int | None
     numbers: Statistics | None = None
 

@@ -5,8 +5,8 @@ module.
 import json
 
 import numpy as np
-from numpy.typing import NDArray
 
+from grovekeeper_forests.array_types import Int64Array
 from grovekeeper_forests.bins.noisy_counts import per_row
 from grovekeeper_forests.bins.releases import release_sums
 from grovekeeper_forests.data.coded_rows import ColumnRequest, Parts
@@ -66,7 +66,7 @@ def release(plan: StatisticsPlan, rows: Parts, randomness: Randomness) -> Statis
 
 
 def release_sums_of(
-    plan: StatisticsPlan, exact: NDArray[np.int64], randomness: Randomness
+    plan: StatisticsPlan, exact: Int64Array, randomness: Randomness
 ) -> Statistics:
     """Releases the tables from their exact sums, within a release that pays for them;
     see :func:`release`.
@@ -85,8 +85,8 @@ def release_sums_of(
 
 
 def _released(
-    priced: PricedTable, exact: NDArray[np.int64], paid: Randomness
-) -> list[NDArray[np.int64]]:
+    priced: PricedTable, exact: Int64Array, paid: Randomness
+) -> list[Int64Array]:
     """The released numbers of a table, from its PRIVATE exact sums."""
     table = priced.table
     events = [event for _, event in priced.measured]
@@ -105,23 +105,21 @@ def _released(
     ]
 
 
-def _by_grid_cell(counts: NDArray[np.int64], table: Table) -> NDArray[np.int64]:
+def _by_grid_cell(counts: Int64Array, table: Table) -> Int64Array:
     """PRIVATE numbers of rows in each cell of the grid of private bins, in steps."""
     assert table.private_axis is not None
     lined_up = np.moveaxis(counts, table.private_axis, 0)
-    by_cell: NDArray[np.int64] = lined_up.reshape(len(lined_up), -1).sum(axis=1)
+    by_cell: Int64Array = lined_up.reshape(len(lined_up), -1).sum(axis=1)
     n_cells = len(table.axes[table.private_axis].edges) + 1
     return by_cell[:n_cells]
 
 
-def _binned(
-    counts: NDArray[np.int64], starts: NDArray[np.int64], table: Table
-) -> NDArray[np.int64]:
+def _binned(counts: Int64Array, starts: Int64Array, table: Table) -> Int64Array:
     """PRIVATE sums over the cells of each private bin; missing cells are a bin."""
     assert table.private_axis is not None
     axis = table.axes[table.private_axis]
     first = [0, *starts.tolist()]
     if axis.has_missing:
         first.append(len(axis.edges) + 1)
-    binned: NDArray[np.int64] = np.add.reduceat(counts, first, axis=table.private_axis)
+    binned: Int64Array = np.add.reduceat(counts, first, axis=table.private_axis)
     return binned.ravel()

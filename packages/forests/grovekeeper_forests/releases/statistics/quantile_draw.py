@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
+from grovekeeper_forests.array_types import Int64Array
 from grovekeeper_forests.noise.randomness import Randomness, forfeit
 from grovekeeper_forests.privacy.events import Event
 from grovekeeper_forests.releases.statistics.quantile_price import (
@@ -21,9 +21,9 @@ from grovekeeper_forests.trees import tree_growth
 def select_quantiles(
     table: Table,
     events: Sequence[Event],
-    counts: NDArray[np.int64],
+    counts: Int64Array,
     randomness: Randomness,
-) -> list[NDArray[np.int64]]:
+) -> list[Int64Array]:
     """Selects a cell of the grid for each quantile of each group. One call is one
     release and costs what was priced.
 
@@ -73,9 +73,9 @@ def select_quantiles(
 def select_edges(
     table: Table,
     events: Sequence[Event],
-    by_cell: NDArray[np.int64],
+    by_cell: Int64Array,
     randomness: Randomness,
-) -> NDArray[np.int64]:
+) -> Int64Array:
     """Selects the edges of private bins. One call is one release and costs what was
     priced.
 
@@ -102,13 +102,13 @@ def select_edges(
     places = np.arange(len(selected))
     cells = np.maximum(np.sort(np.concatenate(selected)), 1)
     ascending = np.maximum.accumulate(cells - places) + places
-    starts: NDArray[np.int64] = np.minimum(
+    starts: Int64Array = np.minimum(
         ascending, table.n_candidates - len(selected) + places
     )
     return starts
 
 
-def scores(counts: NDArray[np.int64], quantile: Fraction) -> NDArray[np.int64]:
+def scores(counts: Int64Array, quantile: Fraction) -> Int64Array:
     """PRIVATE scores of the cells of one group: zero where the ranks of the cell hold
     q · n, else the distance to them, negated.
 
@@ -126,5 +126,5 @@ def scores(counts: NDArray[np.int64], quantile: Fraction) -> NDArray[np.int64]:
     target = part * counts.sum()
     too_high = whole * below - target
     too_low = target - whole * up_to
-    distances: NDArray[np.int64] = np.maximum(np.maximum(too_high, too_low), 0)
+    distances: Int64Array = np.maximum(np.maximum(too_high, too_low), 0)
     return -distances

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from grovekeeper_forests.array_types import Int64Array
 from grovekeeper_forests.releases.statistics.tables import Table
 
 
@@ -48,7 +48,7 @@ def resolution(table: Table) -> float:
     return max(cell.high - cell.low for cell in cells_of(table))
 
 
-def is_selection(table: Table, selected: Sequence[NDArray[np.int64]]) -> bool:
+def is_selection(table: Table, selected: Sequence[Int64Array]) -> bool:
     """Whether every number names a cell of the grid."""
     return all(
         bool(((numbers >= 0) & (numbers < table.n_candidates)).all())
@@ -56,7 +56,7 @@ def is_selection(table: Table, selected: Sequence[NDArray[np.int64]]) -> bool:
     )
 
 
-def are_edges(table: Table, starts: NDArray[np.int64]) -> bool:
+def are_edges(table: Table, starts: Int64Array) -> bool:
     """Whether numbers can be the cells where the bins of a table begin: ascending, with
     a cell below the first.
     """
@@ -64,9 +64,7 @@ def are_edges(table: Table, starts: NDArray[np.int64]) -> bool:
     return bool((np.diff(limits) > 0).all())
 
 
-def in_order(
-    table: Table, selected: Sequence[NDArray[np.int64]]
-) -> list[tuple[Cell, ...]]:
+def in_order(table: Table, selected: Sequence[Int64Array]) -> list[tuple[Cell, ...]]:
     """The quantiles of each group, ascending.
 
     Sorting is post-processing (lemma L7). If no selection has a larger error in rank

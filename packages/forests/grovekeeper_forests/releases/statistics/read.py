@@ -12,8 +12,8 @@ from fractions import Fraction
 from statistics import NormalDist
 
 import numpy as np
-from numpy.typing import NDArray
 
+from grovekeeper_forests.array_types import Float64Array, Int64Array
 from grovekeeper_forests.bins import noisy_counts
 from grovekeeper_forests.bins.noisy_counts import in_rows, per_row
 from grovekeeper_forests.data.schema import Schema
@@ -50,7 +50,7 @@ class Statistics:
     """
 
     plan: StatisticsPlan
-    measured: Sequence[Sequence[NDArray[np.int64]]]
+    measured: Sequence[Sequence[Int64Array]]
 
     def to_json(self) -> dict[str, object]:
         """Numbers as text, because they may have more than 53 bits."""
@@ -97,7 +97,7 @@ class Statistics:
             return table
         return table.with_edges(self.measured[index][0].tolist())
 
-    def numbers(self, index: int) -> Sequence[NDArray[np.int64]]:
+    def numbers(self, index: int) -> Sequence[Int64Array]:
         """The released numbers of the measures of a table."""
         has_edges = self.plan.tables[index].of_edges is not None
         return self.measured[index][has_edges:]
@@ -123,7 +123,7 @@ class Statistics:
         ]
 
 
-def _exact(numbers: Sequence[str]) -> NDArray[np.int64]:
+def _exact(numbers: Sequence[str]) -> Int64Array:
     return np.array(list(map(int, numbers)), np.int64)
 
 
@@ -146,9 +146,7 @@ class Estimate:
     high: float
 
 
-def in_units(
-    numbers: NDArray[np.int64], measure: Measure, event: Event
-) -> NDArray[np.float64]:
+def in_units(numbers: Int64Array, measure: Measure, event: Event) -> Float64Array:
     """Steps in the unit of the measure."""
     return in_rows(numbers, event) * measure.reach
 

@@ -13,8 +13,13 @@ from contextlib import closing
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from grovekeeper_forests.array_types import (
+    BoolArray,
+    Float64Array,
+    Int32Array,
+    Int64Array,
+)
 from grovekeeper_forests.bins.noisy_counts import per_row
 from grovekeeper_forests.data.sanitiser import ColumnBlock
 from grovekeeper_forests.data.schema import Feature, Schema
@@ -49,7 +54,7 @@ class StoredRows:
     schema: Schema
     blocks: Callable[[], Generator[ColumnBlock, None, None]]
 
-    def measure_sums(self, plan: str) -> NDArray[np.int64]:
+    def measure_sums(self, plan: str) -> Int64Array:
         """Exact PRIVATE sums of every measure of every table of a plan, one for each
         cell, in steps, one after another; of quantiles, numbers of rows by group and
         candidate.
@@ -65,9 +70,7 @@ class StoredRows:
         return sums
 
 
-def _of_block(
-    plan: StatisticsPlan, schema: Schema, rows: ColumnBlock
-) -> NDArray[np.int64]:
+def _of_block(plan: StatisticsPlan, schema: Schema, rows: ColumnBlock) -> Int64Array:
     sums = []
     for settled, priced in plan.measured:
         table = settled.exact
@@ -81,7 +84,7 @@ def _of_block(
     return np.concatenate(sums)
 
 
-def _cells(table: Table, schema: Schema, rows: ColumnBlock) -> NDArray[np.int64]:
+def _cells(table: Table, schema: Schema, rows: ColumnBlock) -> Int64Array:
     """The PRIVATE cell of every row: one, or none where the row does not meet the
     conditions or has no number to add.
     """
@@ -95,7 +98,7 @@ def _cells(table: Table, schema: Schema, rows: ColumnBlock) -> NDArray[np.int64]
     return cells
 
 
-def _codes(axis: Axis, rows: ColumnBlock) -> NDArray[np.int64]:
+def _codes(axis: Axis, rows: ColumnBlock) -> Int64Array:
     values = rows.columns[axis.column]
     if axis.is_label and axis.categories:
         return np.where(values < 0, len(axis.categories), values).astype(np.int64)
@@ -108,9 +111,7 @@ def _codes(axis: Axis, rows: ColumnBlock) -> NDArray[np.int64]:
     return np.where(is_empty, len(axis.edges) + 1, bins)
 
 
-def _bins(
-    axis: Axis, values: NDArray[np.float64] | NDArray[np.int32]
-) -> NDArray[np.int64]:
+def _bins(axis: Axis, values: Float64Array | Int32Array) -> Int64Array:
     """How many edges are at or below each number, none of which is NaN: what
     ``np.searchsorted(side="right")`` finds in several times the time, because a
     processor guesses each step of a search wrong half of the time.
@@ -136,9 +137,7 @@ def _bins(
     return bins
 
 
-def _meets(
-    condition: Condition, schema: Schema, rows: ColumnBlock
-) -> NDArray[np.bool_]:
+def _meets(condition: Condition, schema: Schema, rows: ColumnBlock) -> BoolArray:
     values = rows.columns[condition.column]
     classes = schema.classes_of(condition.column)
     if classes:
@@ -167,8 +166,8 @@ def _exact(
     event: Event,
     table: Table,
     rows: ColumnBlock,
-    cells: NDArray[np.int64],
-) -> NDArray[np.int64]:
+    cells: Int64Array,
+) -> Int64Array:
     """PRIVATE exact sums of a measure, one for each cell, in steps."""
     is_in = cells != _LEFT_OUT
     steps = per_row(event)
@@ -183,9 +182,7 @@ def _exact(
     return _sums(cells[is_in], bounded, table.n_cells)
 
 
-def _by_candidate(
-    table: Table, rows: ColumnBlock, cells: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def _by_candidate(table: Table, rows: ColumnBlock, cells: Int64Array) -> Int64Array:
     """PRIVATE numbers of rows by group and candidate of quantiles."""
     assert table.grid is not None
     is_in = cells != _LEFT_OUT
@@ -198,8 +195,8 @@ def _by_candidate(
 
 
 def _contribution(
-    measure: Measure, feature: Feature, values: NDArray[np.float64]
-) -> NDArray[np.float64]:
+    measure: Measure, feature: Feature, values: Float64Array
+) -> Float64Array:
     if measure.name == "sum":
         return values
     distances = values - centre_of(feature)
@@ -209,9 +206,7 @@ def _contribution(
     return distances**2 - radius_of(feature) ** 2 / 2
 
 
-def _sums(
-    cells: NDArray[np.int64], added: NDArray[np.int64], n_cells: int
-) -> NDArray[np.int64]:
+def _sums(cells: Int64Array, added: Int64Array, n_cells: int) -> Int64Array:
     """Exact sums of integers below 2³² by cell.
 
     ``bincount`` adds up doubles, which hold 53 bits: the halves of 2³¹ numbers fit.

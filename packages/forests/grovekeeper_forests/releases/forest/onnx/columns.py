@@ -18,6 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import AttributeProto, GraphProto, TensorProto, helper, numpy_helper
 
+from grovekeeper_forests.array_types import (
+    BoolArray,
+    Float64Array,
+    Int32Array,
+    Int64Array,
+)
 from grovekeeper_forests.data.encoding import (
     COLUMNS_PER_PAIR,
     Encoding,
@@ -140,15 +146,13 @@ class Columns:
         used: indices of the columns of pairs in the matrix, in the order of the matrix.
     """
 
-    place: NDArray[np.int64]
-    cuts: NDArray[np.float64]
-    is_coded: NDArray[np.bool_]
+    place: Int64Array
+    cuts: Float64Array
+    is_coded: BoolArray
     used: tuple[int, ...] = ()
 
     @classmethod
-    def of(
-        cls, encoding: Encoding, splits_on: NDArray[np.int32] | None = None
-    ) -> "Columns":
+    def of(cls, encoding: Encoding, splits_on: Int32Array | None = None) -> "Columns":
         """Builds the columns for splits on some columns of an encoding; ``None``: for
         splits on features alone.
         """
@@ -185,7 +189,7 @@ class Columns:
         return cls(place, cuts, is_coded, tuple(used))
 
 
-def _cuts(feature: Feature, edges: NDArray[np.float64]) -> NDArray[np.float64]:
+def _cuts(feature: Feature, edges: Float64Array) -> Float64Array:
     """The cuts of a numeric feature, including the cut below the bin of MISSING."""
     if feature.missing:
         return np.append(edges, as_number(feature).upper)
@@ -310,7 +314,7 @@ def _codes(graph: Graph, encoding: Encoding, index: int) -> str:
     return add_encoder(graph, feature, values)
 
 
-def add_encoder(graph: Graph, feature: Feature, values: NDArray[np.float64]) -> str:
+def add_encoder(graph: Graph, feature: Feature, values: Float64Array) -> str:
     """Adds the node that turns a categorical column into numbers.
 
     Args:

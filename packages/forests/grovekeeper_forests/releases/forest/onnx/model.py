@@ -13,6 +13,7 @@ from onnx import TensorProto, ValueInfoProto, helper
 from grovekeeper_forests import catalogue
 from grovekeeper_forests.algorithms.bms_rf.read import StackedSums
 from grovekeeper_forests.algorithms.nbrt.read import BoostedNumbers, BoostedScores
+from grovekeeper_forests.array_types import Float64Array
 from grovekeeper_forests.contract.plan import Forest
 from grovekeeper_forests.data.days import date_of
 from grovekeeper_forests.data.encoding import Encoding
@@ -232,7 +233,7 @@ def _add_pooled(graph: Graph, reader: PooledSums) -> Sums:
     return Sums(sums, values.shape[2], reader.read_out)
 
 
-def _add_leaf_sums(graph: Graph, forest: LeafSums, values: NDArray[np.float64]) -> str:
+def _add_leaf_sums(graph: Graph, forest: LeafSums, values: Float64Array) -> str:
     """Adds the summed values of the leaves of trees with thresholds: double ``(n_rows,
     n_outputs)``.
     """

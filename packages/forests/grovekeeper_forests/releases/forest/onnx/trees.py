@@ -20,13 +20,21 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 from onnx import TensorProto, numpy_helper
 
 from grovekeeper_forests.algorithms.bms_rf import layers
 from grovekeeper_forests.algorithms.bms_rf.read import StackedSums
 from grovekeeper_forests.algorithms.nbrt.read import CALIBRATED, LOGISTIC, TIE_BREAK
 from grovekeeper_forests.algorithms.nbrt.scales import loss_of
+from grovekeeper_forests.array_types import (
+    BoolArray,
+    Float64Array,
+    Int32Array,
+    Int64Array,
+    UInt8Array,
+    UInt16Array,
+    UInt64Array,
+)
 from grovekeeper_forests.data.encoding import to_numbers
 from grovekeeper_forests.data.schema import Feature, Schema
 from grovekeeper_forests.releases.forest.onnx import columns
@@ -64,13 +72,13 @@ class Splits:
             each set.
     """
 
-    feature: NDArray[np.int64]
-    mode: NDArray[np.uint8]
-    value: NDArray[np.float64]
-    members: NDArray[np.float64]
+    feature: Int64Array
+    mode: UInt8Array
+    value: Float64Array
+    members: Float64Array
 
 
-def preorder(n_nodes: int) -> NDArray[np.int64]:
+def preorder(n_nodes: int) -> Int64Array:
     """Heap numbers of a complete tree's nodes in preorder: a node, then its left
     subtree, then its right subtree.
     """
@@ -87,9 +95,9 @@ def preorder(n_nodes: int) -> NDArray[np.int64]:
 def of_thresholds(
     columns: Columns,
     *,
-    feature: NDArray[np.int32],
-    threshold: NDArray[np.uint8],
-    equals: NDArray[np.bool_],
+    feature: Int32Array,
+    threshold: UInt8Array,
+    equals: BoolArray,
 ) -> Splits:
     """Converts splits in heap order: rows go right above the threshold or, if
     ``equals``, off the threshold.
@@ -106,9 +114,7 @@ def of_thresholds(
     return Splits(columns.place[feature], mode, value, np.empty(0))
 
 
-def of_masks(
-    columns: Columns, *, feature: NDArray[np.int32], right: NDArray[np.uint64]
-) -> Splits:
+def of_masks(columns: Columns, *, feature: Int32Array, right: UInt64Array) -> Splits:
     """Converts splits in heap order with a mask of 256 bits per node: bit c sends bin c
     to the right.
     """
@@ -117,7 +123,7 @@ def of_masks(
     right = right[:, order]
     mode = np.full(feature.shape, AT_MOST, dtype=np.uint8)
     value = np.empty(feature.shape)
-    members: list[NDArray[np.float64]] = []
+    members: list[Float64Array] = []
     for tree, (features, masks) in enumerate(zip(feature, right, strict=True)):
         last = np.isfinite(columns.cuts[features]).sum(axis=1)[:, np.newaxis]
         goes_left = ~_bits(masks) & (np.arange(_CODES) <= last)
@@ -140,7 +146,7 @@ def of_masks(
     )
 
 
-def _bits(masks: NDArray[np.uint64]) -> NDArray[np.bool_]:
+def _bits(masks: UInt64Array) -> BoolArray:
     """Unpacks words of 64 bits to bool ``(n_nodes, 256)``."""
     return np.unpackbits(
         masks.astype("<u8").view(np.uint8), axis=1, bitorder="little"
@@ -156,7 +162,7 @@ SUM: Final = 1
 
 
 def add_tree_sums(
-    graph: Graph, matrix: str, splits: Splits, values: NDArray[np.float64]
+    graph: Graph, matrix: str, splits: Splits, values: Float64Array
 ) -> str:
     """Adds the ensemble of trees and the table of leaf values.
 
@@ -177,9 +183,7 @@ def add_tree_sums(
     return add_values(graph, rows, n_trees, values.reshape(-1, n_outputs))
 
 
-def add_values(
-    graph: Graph, leaves: str, n_trees: int, values: NDArray[np.float64]
-) -> str:
+def add_values(graph: Graph, leaves: str, n_trees: int, values: Float64Array) -> str:
     """Adds the sums of leaf values over trees, double ``(n_rows, n_outputs)``.
 
     Args:
@@ -202,9 +206,7 @@ def add_values(
     return graph.add("Sum", *sums)
 
 
-def _deepened(
-    n_trees: int, values: NDArray[np.float64]
-) -> tuple[Splits, NDArray[np.float64]]:
+def _deepened(n_trees: int, values: Float64Array) -> tuple[Splits, Float64Array]:
     """Writes trees of a single leaf as a split that sends every row left: an ensemble
     has no tree without a node.
     """
@@ -257,7 +259,7 @@ def _leaves(graph: Graph, matrix: str, splits: Splits) -> str:
 
 def _children(
     n_nodes: int,
-) -> tuple[NDArray[np.bool_], NDArray[np.int64], NDArray[np.int64]]:
+) -> tuple[BoolArray, Int64Array, Int64Array]:
     """For each node in preorder: whether its children are leaves, and their numbers
     among nodes or leaves.
     """
@@ -342,7 +344,7 @@ class _ShiftedMatrix:
                 "Gather", matrix, graph.constant(declared.place[rest]), axis=1
             )
 
-    def by(self, votes: str, *, weights: NDArray[np.uint16], shift: int) -> str:
+    def by(self, votes: str, *, weights: UInt16Array, shift: int) -> str:
         """Adds the matrix after a layer's votes, double ``(n_rows, n_features)``."""
         graph = self._graph
         parts = list[str]()
@@ -367,7 +369,7 @@ class _ShiftedMatrix:
 def _ticks(
     graph: Graph,
     matrix: str,
-    place: NDArray[np.int64],
+    place: Int64Array,
     numbers: list[tuple[int, Feature]],
 ) -> str:
     """Adds the ticks of numbers, counted from their origin: ``layers.ticks`` as
@@ -392,7 +394,7 @@ def _ticks(
     return graph.add("Add", steps, graph.constant(origins))
 
 
-def _ticks_of_codes(feature: Feature) -> NDArray[np.float64]:
+def _ticks_of_codes(feature: Feature) -> Float64Array:
     """The tick of each code of an ordered category; MISSING is above all other codes."""
     codes = np.arange(len(feature.categories) + 2, dtype=np.int32)
     assert layers.origin(feature) == 0
