@@ -36,16 +36,18 @@ fold.
 
 _HEAD = """## {heading}
 
-{subject}. {about}
+{subject}. {about} [Every row]({name}.csv).
 
     python -m research.papers DATA --tables {name}
 
-[Every row]({name}.csv) has accuracies in percent: mean ± standard deviation over folds of 10-fold cross-validation,
-their number in brackets. A difference is ours − printed: ours without privacy, or private where only that exists.
-Chance is the 95 % interval of the difference between a mean of {n_printed} and ours, by the spread of ours{width}.
-
 ![Our accuracy against the printed one](plots/{name}.svg)
 """
+_READING = (
+    "Accuracies are in percent. A CSV file has mean ± standard deviation over folds of 10-fold cross-validation, their "
+    "number in brackets. A difference is ours − printed: ours without privacy, or private where only that exists. "
+    "Chance is the 95 % interval of the difference between a mean of {n_printed} and ours, by the spread of ours"
+    "{width}.\n"
+)
 _COLUMNS = (
     "dataset",
     "method",
@@ -64,7 +66,7 @@ _EXPLAINED = (
 _NEARER = "Not explained; “{title}” is at most half as far from the printed number."
 _UNEXPLAINED = "Not explained."
 _TOO_FEW = "Not explained; too few runs to tell the difference from chance."
-_RULE = (
+RULE = (
     "Of the runs tried otherwise on a dataset, one at most explains a difference: that which brings its method nearest "
     "to the printed numbers on average, over the datasets that the runs share, as a paper has one rule for all "
     "datasets.\n"
@@ -130,33 +132,39 @@ def rows_of(name: str, accuracies: Accuracies) -> str:
     return lines.getvalue()
 
 
+def reading(name: str) -> str:
+    """How the numbers of a table are read: the same for all tables of a paper."""
+    n_splits = TABLES[name].n_splits
+    return _READING.format(
+        n_printed=f"{n_splits} random splits"
+        if n_splits
+        else f"{N_REPEATS} cross-validations",
+        width="" if n_splits else _FEW_FOLDS,
+    )
+
+
 def section(name: str, accuracies: Accuracies) -> str:
     """The section on a table."""
-    table, printed = TABLES[name], list(rows(name))
-    measured = [cell for cell in printed if has_runs(cell, accuracies)]
-    n_printed = (
-        f"{table.n_splits} random splits"
-        if table.n_splits
-        else f"{N_REPEATS} cross-validations"
-    )
+    table, measured = TABLES[name], _measured(name, accuracies)
     subject = table.title.partition(": ")[2]
+    head = _HEAD.format(
+        heading=_sentence(label(name)),
+        subject=_sentence(subject),
+        about=table.about,
+        name=name,
+    )
     lines = [
-        _HEAD.format(
-            heading=_sentence(label(name)),
-            subject=_sentence(subject),
-            about=table.about,
-            name=name,
-            n_printed=n_printed,
-            width="" if table.n_splits else _FEW_FOLDS,
-        ),
+        head,
         *_distances(measured, accuracies),
         *_literal(table, measured),
-        *_differences(table, measured, accuracies),
-        "",
-        *_missing(table, printed, measured),
+        *differences(name, accuracies, is_open=False),
+        *_other_labels(measured, accuracies),
     ]
-    lines += _other_labels(measured, accuracies)
     return "\n".join(lines) + "\n"
+
+
+def _measured(name: str, accuracies: Accuracies) -> list[Cell]:
+    return [cell for cell in rows(name) if has_runs(cell, accuracies)]
 
 
 def _sentence(text: str) -> str:
@@ -271,23 +279,12 @@ def _literal(table: Table, measured: Sequence[Cell]) -> Iterator[str]:
         for method in table.methods.values()
         if method.private
     )
-    if not slugs:
-        return
-    yield f"### What the printed private rules of {label(table.name)} cost\n"
     for slug in table.unclaimed:
-        proof = catalogue.algorithm(slug).about.proof.removeprefix("docs/")
-        yield (
-            f"The numbers of `{slug}` have B3 → ∞, where no privacy is claimed. Its [proof](../../{proof}) says what "
-            "the rule costs where it is.\n"
-        )
+        yield f"The numbers of {_proof(slug)} have B3 → ∞, where no privacy is claimed."
         del slugs[slug]
-    if not slugs:
-        return
-    yield "| repaired here as | true loss of the printed rule | why |\n|---|---|---|"
-    for slug in slugs:
-        about = catalogue.algorithm(slug).about
-        proof = about.proof.removeprefix("docs/")
-        yield f"| `{slug}` | {TRUE_LOSS[slug]} | {about.wrong} [Proof](../../{proof}) |"
+    if slugs:
+        losses = (f"{_proof(slug)} {TRUE_LOSS[slug]}" for slug in slugs)
+        yield f"True loss of the printed rules, by the algorithm that repairs them: {'; '.join(losses)}."
     yield ""
     if table.name != PREPRINT:
         return
@@ -299,27 +296,48 @@ def _literal(table: Table, measured: Sequence[Cell]) -> Iterator[str]:
     yield ""
 
 
+def _proof(slug: str) -> str:
+    proof = catalogue.algorithm(slug).about.proof.removeprefix("docs/")
+    return f"[`{slug}`](../../{proof})"
+
+
 def _n_classes(cell: Cell) -> int:
     return N_CLASSES[sources()[cell.dataset].file]
 
 
-def _differences(
-    table: Table, measured: Sequence[Cell], accuracies: Accuracies
-) -> Iterator[str]:
-    """Every difference above two points, by its reason."""
-    by_reason: dict[str, list[str]] = defaultdict(list)
-    for cell in measured:
+_OPEN = ("Not explained", "The printed number")
+"""How reasons begin that are none: that a printed number is odd does not say why."""
+
+
+def is_open(cell: Cell, accuracies: Accuracies) -> bool:
+    """Whether a cell has a difference above two points without a reason."""
+    return abs(gap_of(cell, accuracies)) > SMALL and reason_of(
+        cell, accuracies
+    ).startswith(_OPEN)
+
+
+def differences(name: str, accuracies: Accuracies, *, is_open: bool) -> Iterator[str]:
+    """The differences of a table above two points by their reasons: those without one,
+    or the others.
+    """
+    by_reason: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for cell in _measured(name, accuracies):
         gap = gap_of(cell, accuracies)
-        if abs(gap) > SMALL:
-            reason = reason_of(cell, accuracies)
-            by_reason[reason].append(f"{cell.dataset} {cell.method} {gap:+.1f}")
-    yield f"### Differences above two points in {label(table.name)}\n"
-    if not by_reason:
-        yield "None."
-    if any(cell.checks for cell in measured):
-        yield _RULE
-    for reason, names in by_reason.items():
-        yield f"* {reason} {'; '.join(names)}."
+        if abs(gap) <= SMALL:
+            continue
+        reason = reason_of(cell, accuracies)
+        if reason.startswith(_OPEN) == is_open:
+            by_reason[reason][cell.dataset].append(f"{cell.method} {gap:+.1f}")
+    if by_reason and not is_open:
+        yield (
+            f"Differences above two points in {label(name)} that have a reason; the others are "
+            "[not explained](#not-explained):\n"
+        )
+    for reason, of_dataset in by_reason.items():
+        named = "; ".join(
+            f"{dataset} {', '.join(gaps)}" for dataset, gaps in of_dataset.items()
+        )
+        yield f"* {reason} {named}."
 
 
 def has_runs(cell: Cell, accuracies: Accuracies) -> bool:
@@ -423,40 +441,33 @@ def _fact(cell: Cell) -> str:
     return ""
 
 
-def _missing(
-    table: Table, printed: Sequence[Cell], measured: Sequence[Cell]
-) -> Iterator[str]:
-    """Datasets and methods that are not here, and what is known to differ in those that
-    are.
-    """
-    names = dict.fromkeys(cell.dataset for cell in printed)
-    yield f"### Missing in {label(table.name)}\n"
-    by_reason: dict[str, list[str]] = defaultdict(list)
+def missing(names: Sequence[str], accuracies: Accuracies) -> Iterator[str]:
+    """Datasets and methods of tables that are not here."""
+    by_reason: dict[str, dict[str, None]] = defaultdict(dict)
     for name in names:
-        if sources()[name].missing:
-            by_reason[sources()[name].missing].append(name)
-    for name, method in table.methods.items():
-        if method.absent:
-            by_reason[method.absent].append(name)
-    for cell in printed:
-        if (
-            cell not in measured
-            and sources()[cell.dataset].file
-            and not table.methods[cell.method].absent
-        ):
-            by_reason["no fold ran"].append(f"{cell.dataset} {cell.method}")
-    yield from (
-        f"* {', '.join(missing)}: {reason}." for reason, missing in by_reason.items()
-    )
-    paper = printed[0].table.split("-")[0]
-    differing = [
-        f"* {name}: {notes()[paper, name]}."
+        methods = TABLES[name].methods
+        for method, described in methods.items():
+            if described.absent:
+                by_reason[described.absent][method] = None
+        for cell in rows(name):
+            source = sources()[cell.dataset]
+            if source.missing:
+                by_reason[source.missing][cell.dataset] = None
+            elif not methods[cell.method].absent and not has_runs(cell, accuracies):
+                by_reason["no fold ran"][f"{cell.dataset} {cell.method}"] = None
+    yield from (f"* {', '.join(named)}: {why}." for why, named in by_reason.items())
+
+
+def differing(names: Sequence[str]) -> Iterator[str]:
+    """What is known to differ from the paper's description in datasets that are here."""
+    of_paper = dict.fromkeys(
+        (cell.table.partition("-")[0], cell.dataset)
         for name in names
-        if (paper, name) in notes()
-    ]
-    if differing:
-        yield "\nDatasets that differ from the paper's description:\n"
-        yield from differing
+        for cell in rows(name)
+    )
+    for paper, dataset in of_paper:
+        if note := notes().get((paper, dataset)):
+            yield f"* {dataset}: {note}."
 
 
 def _other_labels(measured: Sequence[Cell], accuracies: Accuracies) -> Iterator[str]:

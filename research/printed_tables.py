@@ -263,24 +263,24 @@ def _accuracy(row: Mapping[str, str]) -> float:
     return round(100 - printed, 2) if TABLES[row["table"]].measures_error else printed
 
 
-_FOLDS = "The paper: 10 times 10-fold cross-validation, 100 trees, smallest leaf 5."
-_STOP = (
+STOP = (
     "A node is split while it has more than k estimation points, as line 3 of Algorithm 1 of Bai et al. says and their "
     "published code does where both sides have one; their section 3.2 contradicts it and asks for k estimation points "
     "in every leaf."
 )
+"""The protocol of papers with multinomial forests."""
+OF_BAI = (
+    f"The paper: 10 times 10-fold cross-validation, 100 trees, smallest leaf 5. {STOP} It says that it does no "
+    "preprocessing but for missing values, and not how categories become numbers. Every value is a column of 0 and 1 "
+    "here, as are “other” and “missing”, which are 0 in every row of a table without such cells and count in √D, but "
+    "not for RoF and MPSVM."
+)
+"""The protocol of the tables of Bai et al."""
 _TRIED = (
     "Tried otherwise: the stop of section 3.2; for {forests}, one column a split instead of √D, with and without "
     "drawing another where it has no split; for {breiman}, leaves of five draws of the bootstrap instead of five rows."
 )
-_TRIED_BAI = _TRIED.format(forests="Denil14 and BRF", breiman="Breiman")
-_TRIED_SONG = _TRIED.format(forests="BRF", breiman="RF")
-_CATEGORIES = (
-    "The paper says that it does no preprocessing but for missing values, and not how categories become numbers. Every "
-    "value is a column of 0 and 1 here, as are “other” and “missing”, which are 0 in every row of a table without such "
-    "cells and count in √D; tried otherwise, on tables whose features are all unordered categories: "
-    "numbers in alphabetical order, for {forests}."
-)
+_NUMBERS = "on tables whose features are all unordered categories, numbers in alphabetical order, for {forests}."
 _SECTION = "section 3.2"
 _COLUMN, _NO_OTHER = "one column", "one column, no other"
 
@@ -348,11 +348,12 @@ TABLES: Mapping[str, Table] = {
         Table(
             "mrf-2",
             "Bai et al. (2022), table 2: consistent forests",
-            f"{_FOLDS} {_STOP} {_TRIED_BAI} B1 = B2 = 10 and B3 → ∞, which is no privacy. "
+            f"B1 = B2 = 10 and B3 → ∞, which is no privacy. "
             "Table 1 of the preprint prints the same numbers for its 22 datasets and six methods. "
             "The private run is `mrf` at ε = 1, the largest ε of the "
             "paper's figure 5, with its public rules. "
-            f"{_CATEGORIES.format(forests='Denil14, BRF, CompRF and Breiman on Hayes and Tic-tac-toe')}",
+            f"{_TRIED.format(forests='Denil14 and BRF', breiman='Breiman')} As well, "
+            f"{_NUMBERS.format(forests='Denil14, BRF, CompRF and Breiman on Hayes and Tic-tac-toe')}",
             {
                 name: method if name in _OWN_CODE else _coded(method)
                 for name, method in _CONSISTENT.items()
@@ -362,9 +363,9 @@ TABLES: Mapping[str, Table] = {
         Table(
             "mrf-3",
             "Bai et al. (2022), table 3: rotation and oblique forests",
-            f"{_FOLDS} The column of MRF repeats table 2. {_STOP} "
-            f"{_CATEGORIES.format(forests='RoF and MPSVM on Hayes, and MPSVM-N on Tic-tac-toe')} RoF and MPSVM run "
-            "without the columns of “other” and “missing”, and with them where it says so. A column that is 0 in every "
+            "The column of MRF repeats table 2. Tried otherwise: "
+            f"{_NUMBERS.format(forests='RoF and MPSVM on Hayes, and MPSVM-N on Tic-tac-toe')} As well, RoF and MPSVM "
+            "with columns of “other” and “missing”. A column that is 0 in every "
             "row is in the null space of both groups of classes: both planes of MPSVM-N contain every row, and only "
             f"rounding can divide the node. On Tic-tac-toe, {100 * _DRAWN:.0f} % of its nodes would draw one.",
             {
@@ -387,7 +388,7 @@ TABLES: Mapping[str, Table] = {
             "one label drawn for each leaf, as the journal prints; its loss is infinite. The preprint draws one for "
             "every prediction, which has the same expected accuracy and less spread. Private: one tree of `mrf` at "
             "ε = B3. "
-            f"{_STOP} In that code a leaf predicts the majority of its points; B3 draws a label only where a split "
+            "In the published code a leaf predicts the majority of its points; B3 draws a label only where a split "
             "would leave a side without estimation points.",
             {
                 f"B3 = {b3}": Method(
@@ -482,11 +483,11 @@ TABLES: Mapping[str, Table] = {
             "dprf-1",
             "Bojarski et al. (2014), table 1: random decision trees",
             "The paper prints errors; these are 100 − error. Its ten runs with nine tenths for training follow from "
-            "its printed intervals ([theory](bojarski.md)). Its formula of ε is missing in the text that we have: "
-            "ε = 1000/n, n the number of training rows, is recalled, not read. Number k and height h of trees are "
-            "those that the paper chose with a validation set for each cell. [Runs as printed](bojarski-runs.md), with "
-            "thresholds between the values present, are the reproduction of the table; this section shows what "
-            "declared bounds change.",
+            "its printed intervals ([below](#the-lost-number-of-runs-and-share-of-training-rows)). Its formula of ε "
+            "is missing in the text that we have: ε = 1000/n, n the number of training rows, is recalled, not "
+            "read. Number k and height h of trees are those that the paper chose with a validation set for each cell. "
+            "[Runs as printed](#table-1-as-printed), with thresholds between the values present, are the reproduction "
+            "of the table; this section shows what declared bounds change.",
             {
                 "rpart": Method("rpart"),
                 "n-dpRFMV": Method("rdt-plain-mv"),
@@ -503,8 +504,9 @@ TABLES: Mapping[str, Table] = {
             "The paper: 10-fold cross-validation, 10 runs, 100 trees; for BMS-RF the layers, p1 and p2 of its table 5, "
             "chosen for each dataset; B1 = B2 = 10 and B3 → ∞, which is no privacy. Table 4 states a budget of 1 for "
             "BMS-RF and prints the numbers of table 3. Private runs are `mrf`, and `bms-rf` with the paper's layers, "
-            f"trees, p1 and p2, at ε = 1. {_STOP} {_TRIED_SONG} Algorithm 2 of Song and Wang (lines 9 to 12) has "
-            "a third rule: both children of a split are leaves unless both have more than k.",
+            f"trees, p1 and p2, at ε = 1. {_TRIED.format(forests='BRF', breiman='RF')} Algorithm 2 "
+            "of Song and Wang (lines 9 to 12) has a third rule: both children of a split are leaves unless "
+            "both have more than k.",
             {
                 "RF": _BREIMAN,
                 "BRF": _CONSISTENT["BRF"],

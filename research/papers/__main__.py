@@ -169,7 +169,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # imported here, because the pages of papers read runs as this module does
     from research.papers import entrances
 
-    entrances.write(options.results, by_task)
+    entrances.write(options.results)
     return 0
 
 

@@ -16,21 +16,18 @@ import argparse
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 from grovekeeper_forests.errors import NotSupported, ParameterInvalid
-from research import bundled, datasets, printed_pages
+from research import bundled, datasets
 from research.papers import __main__ as tables
 from research.papers import (
     ablation_measures,
     ablations,
-    huang_page,
-    mrf_page,
-    ranks_page,
-    song_page,
 )
 from research.runs import Measured, Task, append, load
 
@@ -52,6 +49,9 @@ class AblationRun(Measured):
 
 
 RUNS = "ablations.csv"
+
+Reader = Callable[[Path, type[Any]], list[Any]]
+"""Reads the runs of a CSV as in ``research.runs.load``."""
 
 _WARM = set[str]()
 """Slugs that this process measured before."""
@@ -114,14 +114,19 @@ def _is_there(dataset: str, present: Container[str]) -> bool:
     )
 
 
-def runs_by_task(name: str, path: Path) -> dict[Task, AblationRun]:
+def runs_by_task(name: str, path: Path, read: Reader = load) -> dict[Task, AblationRun]:
     """The runs of an ablation by task, including accuracies that the papers' tables
     measured on the same fold.
+
+    Args:
+        name: of the ablation.
+        path: of the CSV of ablations.
+        read: reads a CSV.
     """
     wanted = set(ablations.ABLATIONS[name].runs)
-    runs = {run.task: run for run in _loaded(path) if run.ablation == name}
+    runs = {run.task: run for run in read(path, AblationRun) if run.ablation == name}
     if ablations.ABLATIONS[name].measure is ablation_measures.accuracy:
-        for run in load(path.with_name("runs.csv"), tables.PaperRun):
+        for run in read(path.with_name("runs.csv"), tables.PaperRun):
             if run.task in wanted and run.task not in runs:
                 runs[run.task] = AblationRun(
                     **vars(run.task),
@@ -132,46 +137,14 @@ def runs_by_task(name: str, path: Path) -> dict[Task, AblationRun]:
     return runs
 
 
-def _loaded(path: Path) -> list[AblationRun]:
-    return load(path, AblationRun)
-
-
-def values_of(name: str, path: Path) -> ablations.Values:
+def values_of(name: str, path: Path, read: Reader = load) -> ablations.Values:
     """The numbers of the runs of an ablation, in the order of the folds, by the task on
-    the first fold.
+    the first fold; arguments as in :func:`runs_by_task`.
     """
     by_task: dict[Task, list[Sequence[float]]] = defaultdict(list)
-    for task, run in sorted(runs_by_task(name, path).items()):
+    for task, run in sorted(runs_by_task(name, path, read).items()):
         by_task[replace(task, repeat=0)].append(tuple(map(float, run.values.split())))
     return by_task
-
-
-def pages(results: Path) -> dict[str, str]:
-    """The texts of the pages, and rows behind them, by file name, from the runs of a
-    results folder.
-    """
-    path = results / RUNS
-    values = {name: values_of(name, path) for name in ablations.ABLATIONS}
-    of_tables = load(results / "runs.csv", tables.PaperRun)
-    of_dropout, of_table = (
-        defaultdict[Task, list[float]](list),
-        defaultdict[tuple[str, str], list[float]](list),
-    )
-    for task, run in sorted(runs_by_task("song-figure-2", path).items()):
-        of_dropout[replace(task, repeat=0)].append(run.seconds)
-    for paper_run in of_tables:
-        # later folds ran on a busier machine, as did all runs of Algorithm 1's stop
-        is_timed = song_page.is_timed(paper_run.algorithm)
-        if paper_run.repeat < printed_pages.N_FOLDS and is_timed:
-            of_table[paper_run.dataset, paper_run.task.slug].append(paper_run.seconds)
-
-    return {
-        huang_page.NAME: huang_page.page(values),
-        mrf_page.NAME: mrf_page.page(values),
-        mrf_page.ROWS: mrf_page.optimal_rows(values["mrf-optimal"]),
-        song_page.NAME: song_page.page(values, of_dropout, of_table),
-        ranks_page.NAME: ranks_page.page(tables.accuracies(of_tables)),
-    }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -204,8 +177,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for repeat, name in product(range(max(n_folds.values(), default=0)), options.names):
         if repeat < n_folds[name]:
             run_fold(options.folder, name, options.results / RUNS, repeat)
-    for name, text in pages(options.results).items():
-        (options.results / name).write_text(text, encoding="utf-8")
+    # imported here, because the pages of papers read runs as this module does
+    from research.papers import entrances
+
+    entrances.write(options.results)
     if options.plots:
         # imported here, because Matplotlib is in the optional extra ``bench``
         from research.papers import mrf_plots

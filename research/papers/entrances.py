@@ -1,29 +1,94 @@
 """Writes the page of every paper: what it says, what is right, what runs in the
 service, printed numbers beside ours, what is not explained or not reproduced, and a
-section on every table.
+section on every table and figure. Long tables are CSV files beside the pages.
 
-Run ``python -m research.papers.entrances`` after the pages of the tables changed; a
-test compares the pages.
+Run ``python -m research.papers.entrances`` after runs, texts or descriptions changed; a
+test compares the pages and files.
 """
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 
 from grovekeeper_forests import catalogue
 from research import printed_pages, printed_tables
 from research.papers import __main__ as tables
-from research.papers import findings, items_page, random_tree_page
+from research.papers import (
+    ablation_runs,
+    ablations,
+    findings,
+    huang_page,
+    items,
+    mrf_page,
+    random_tree_page,
+    ranks_page,
+    song_page,
+)
+from research.papers.ablations import Values
 from research.papers.findings import Difference, Finding, table
-from research.papers.items_page import Item
 from research.papers.random_tree_grid import GridRun
 from research.printed_pages import Accuracies
 from research.printed_tables import Cell
 from research.runs import Task, load
+
+_REFERENCE = Path(__file__).parents[1] / "reference"
+BOJARSKI_ITEMS, BOJARSKI_THEORY = (
+    _REFERENCE / f"bojarski_{name}.md" for name in ("items", "theory")
+)
+"""Sections of a page that are written by hand; tests check their numbers."""
+
+
+@dataclass(frozen=True)
+class Runs:
+    """All runs of a results folder.
+
+    Attributes:
+        tables: accuracies of the tables.
+        ablations: numbers of figures and ablations, by name.
+        seconds_of_dropout: as in ``song_page.sections``.
+        seconds_of_table: likewise.
+        random_trees: of Bojarski et al.
+    """
+
+    tables: Accuracies
+    ablations: Mapping[str, Values] = field(
+        default_factory=lambda: {name: {} for name in ablations.ABLATIONS}
+    )
+    seconds_of_dropout: Mapping[Task, Sequence[float]] = field(default_factory=dict)
+    seconds_of_table: song_page.Seconds = field(default_factory=dict)
+    random_trees: Sequence[GridRun] = ()
+
+    @classmethod
+    def of(cls, results: Path) -> Runs:
+        """The runs of a folder."""
+        path, read = results / ablation_runs.RUNS, cache(load)
+        of_tables = read(results / "runs.csv", tables.PaperRun)
+        of_dropout = defaultdict[Task, list[float]](list)
+        of_table = defaultdict[tuple[str, str], list[float]](list)
+        for task, run in sorted(
+            ablation_runs.runs_by_task("song-figure-2", path, read).items()
+        ):
+            of_dropout[replace(task, repeat=0)].append(run.seconds)
+        for paper_run in of_tables:
+            # later folds ran on a busier machine, as did all runs of Algorithm 1's stop
+            is_timed = song_page.is_timed(paper_run.algorithm)
+            if paper_run.repeat < printed_pages.N_FOLDS and is_timed:
+                place = paper_run.dataset, paper_run.task.slug
+                of_table[place].append(paper_run.seconds)
+        values = {
+            name: ablation_runs.values_of(name, path, read)
+            for name in ablations.ABLATIONS
+        }
+        random_trees = load(results / "random_trees.csv", GridRun)
+        return cls(
+            tables.accuracies(of_tables), values, of_dropout, of_table, random_trees
+        )
 
 
 @dataclass(frozen=True)
@@ -36,8 +101,9 @@ class Entrance:
         items: its names in ``items.csv``.
         slugs: repaired algorithms in the service.
         tables: names of the tables whose numbers are compared.
-        pages: further pages, by title.
-        literal: lines on runs as printed that the tables do not contain.
+        sections: lines on figures, further tables and sentences.
+        names: of the ablations whose runs the sections have.
+        protocol: of all tables.
     """
 
     name: str
@@ -45,11 +111,12 @@ class Entrance:
     items: Sequence[str]
     slugs: Sequence[str]
     tables: Sequence[str]
-    pages: Mapping[str, str]
-    literal: Callable[[Accuracies], Iterable[str]] = lambda _: ()
+    sections: Callable[[Runs], Iterable[str]]
+    names: Sequence[str] = ()
+    protocol: str = ""
 
 
-def _single_trees(accuracies: Accuracies) -> Iterator[str]:
+def _single_trees(accuracies: Accuracies) -> Finding:
     """What single trees as printed say on appendix F of the preprint."""
     falls, tasks = [], []
     by_place = {
@@ -64,41 +131,51 @@ def _single_trees(accuracies: Accuracies) -> Iterator[str]:
             falls.append(
                 Difference.of(*(_percents(task, accuracies) for task in known))
             )
-    yield str(
-        Finding(
-            "“when B3 decreases, the performance is hardly reduced” (preprint, appendix F).",
-            f"from B3 = 20 to 1, a tree that draws its labels loses {', '.join(map(str, falls))} points, by dataset; "
-            "one point counts as little.",
-            findings.within(falls, 1.0),
-            findings.basis(
-                tasks,
-                literal=" with one label drawn for each leaf, as the journal prints",
-            ),
-        )
+    return Finding(
+        "“when B3 decreases, the performance is hardly reduced” (preprint, appendix F).",
+        f"from B3 = 20 to 1, a tree that draws its labels loses {', '.join(map(str, falls))} points, by dataset; "
+        "one point counts as little.",
+        findings.within(falls, 1.0),
+        findings.basis(
+            tasks,
+            literal=" with one label drawn for each leaf, as the journal prints",
+        ),
     )
-    yield ""
 
 
 def _percents(task: Task, accuracies: Accuracies) -> list[float]:
     return [100 * accuracy for accuracy in accuracies[task.key]]
 
 
-def _random_trees(_: Accuracies) -> Iterator[str]:
-    """What runs of Bojarski et al. as printed say on table 1."""
-    runs = load(tables.RESULTS / "random_trees.csv", GridRun)
-    yield (
-        "Table 1 at its own k and h, with thresholds between the smallest and the largest value present "
-        "([runs](bojarski-runs.md)). Inside is a difference of at most √2 times the printed half width, the 95 % "
-        "interval of a difference of two such errors:\n"
+def _of_bai(runs: Runs) -> Iterator[str]:
+    yield from mrf_page.sections(runs.ablations)
+    yield from findings.listed([_single_trees(runs.tables)])
+    yield ""
+    yield from ranks_page.of_bai(runs.tables)
+
+
+def _of_huang(runs: Runs) -> Iterator[str]:
+    yield from huang_page.sections(runs.ablations)
+    yield from ranks_page.of_huang(runs.tables)
+
+
+def _of_bojarski(runs: Runs) -> Iterator[str]:
+    yield from random_tree_page.sections(runs.random_trees)
+    yield _written(BOJARSKI_THEORY)
+
+
+def _written(path: Path) -> str:
+    """A section that is written by hand, with its links as seen from the page."""
+    return path.read_text(encoding="utf-8").replace("](../../docs/", "](../../")
+
+
+def _of_song(runs: Runs) -> Iterator[str]:
+    yield from song_page.sections(
+        runs.ablations, runs.seconds_of_dropout, runs.seconds_of_table
     )
-    yield from random_tree_page.table_1_counts(runs)
-    yield "\nWith declared bounds:\n"
+    yield ""
+    yield from ranks_page.of_song(runs.tables)
 
-
-EDITIONS = {"preprint": "preprint", "mrf": "journal"}
-"""What items are called whose paper has two editions, by their paper in
-``items.csv``.
-"""
 
 PAPERS = (
     Entrance(
@@ -107,11 +184,9 @@ PAPERS = (
         ("preprint", "mrf"),
         ("mrf",),
         ("mrf-2", "mrf-3", "mrf-preprint-3"),
-        {
-            "tables 4 and 5, figures 5 to 7": "mrf-figures.md",
-            "ranks and tests": "ranks.md",
-        },
-        _single_trees,
+        _of_bai,
+        mrf_page.NAMES,
+        printed_tables.OF_BAI,
     ),
     Entrance(
         "paper-huang",
@@ -119,7 +194,8 @@ PAPERS = (
         ("huang",),
         ("spe", "sspe-1", "sspe-2", "pte"),
         ("spe-1", "spe-2"),
-        {"figures and synthetic sets": "huang-figures.md", "tests": "ranks.md"},
+        _of_huang,
+        huang_page.NAMES,
     ),
     Entrance(
         "paper-bojarski",
@@ -127,11 +203,8 @@ PAPERS = (
         (),
         ("rdt-mv",),
         ("dprf-1",),
-        {
-            "figures and table 1 as printed": "bojarski-runs.md",
-            "every theorem": "bojarski.md",
-        },
-        _random_trees,
+        _of_bojarski,
+        protocol="[Table 1 as printed](#table-1-as-printed) is the reproduction; here it has declared bounds.",
     ),
     Entrance(
         "paper-song",
@@ -139,37 +212,33 @@ PAPERS = (
         ("song",),
         ("bms-rf",),
         ("bms-3",),
-        {"figures 2 to 5 and table 4": "song-figures.md", "tests": "ranks.md"},
+        _of_song,
+        song_page.NAMES,
+        printed_tables.STOP,
     ),
 )
-_HEAD = """# {title}
-
-What the paper says, what is right, what runs, and what is not explained; details are on {details}.
-"""
 
 
-def page(entrance: Entrance, accuracies: Accuracies) -> str:
+def page(entrance: Entrance, runs: Runs) -> str:
     """The page of a paper."""
-    links = [
-        *map(_link, entrance.tables),
-        *(f"[{title}]({target})" for title, target in entrance.pages.items()),
-    ]
-    details = ", ".join(links)
-    lines = [_HEAD.format(title=entrance.title, details=details)]
-    lines += [
+    lines = [
+        f"# {entrance.title}\n",
         *_service(entrance),
-        *_checked(entrance),
-        *_beside(entrance, accuracies),
-        *_unexplained(entrance, accuracies),
-        *_not_reproduced(entrance),
+        *_items(entrance),
+        *_beside(entrance, runs.tables),
+        *_unexplained(entrance, runs.tables),
+        *(printed_pages.section(name, runs.tables) for name in entrance.tables),
+        *_judged(entrance),
+        *entrance.sections(runs),
         "",
-        *(printed_pages.section(name, accuracies) for name in entrance.tables),
+        *_not_reproduced(entrance, runs.tables),
+        *_datasets(entrance),
     ]
-    return "\n".join(lines).rstrip("\n") + "\n"
+    return re.sub("\n{3,}", "\n\n", "\n".join(lines)).rstrip("\n") + "\n"
 
 
-def _link(table: str) -> str:
-    label = printed_pages.label(table)
+def _link(name: str) -> str:
+    label = printed_pages.label(name)
     return f"[{label}](#{label.replace(' ', '-')})"
 
 
@@ -185,21 +254,13 @@ def _service(entrance: Entrance) -> Iterator[str]:
     yield ""
 
 
-def _checked(entrance: Entrance) -> Iterator[str]:
-    rows = [
-        (_named(item), item.about, item.where, item.remark or "holds")
-        for item in items_page.items()
-        if item.paper in entrance.items and item.status == items_page.CHECKED
-    ]
-    if rows:
-        yield "## What was checked, and whether it holds\n"
-        yield from table(("item", "about", "where", "result"), rows)
+def _items(entrance: Entrance) -> Iterator[str]:
+    if entrance.items:
+        yield "## What became of every item\n"
+        yield from items.lines(entrance.items)
         yield ""
-
-
-def _named(item: Item) -> str:
-    edition = EDITIONS.get(item.paper)
-    return f"{item.item} ({edition})" if edition else item.item
+    else:
+        yield _written(BOJARSKI_ITEMS)
 
 
 def _cells(entrance: Entrance, accuracies: Accuracies) -> list[Cell]:
@@ -213,88 +274,97 @@ def _cells(entrance: Entrance, accuracies: Accuracies) -> list[Cell]:
 
 
 def _beside(entrance: Entrance, accuracies: Accuracies) -> Iterator[str]:
-    gaps: dict[tuple[str, str], list[float]] = defaultdict(list)
-    chance: dict[tuple[str, str], list[bool]] = defaultdict(list)
-    n_folds: dict[tuple[str, str], set[int]] = defaultdict(set)
+    by_place: dict[tuple[str, str], list[Cell]] = defaultdict(list)
     for cell in _cells(entrance, accuracies):
-        if cell.dataset in printed_tables.OTHER_LABELS.values():
-            continue
-        place = cell.table, cell.method
-        gaps[place].append(abs(printed_pages.gap_of(cell, accuracies)))
-        n_folds[place].add(printed_pages.n_folds_of(cell, accuracies))
-        if printed_pages.has_interval(cell, accuracies):
-            chance[place].append(printed_pages.is_chance(cell, accuracies))
-    rows = [
-        (
-            _link(name),
-            method,
-            str(len(of_method)),
-            findings.range_of(n_folds[name, method]),
-            f"{statistics.median(of_method):.1f}",
-            str(sum(gap <= 1 for gap in of_method)),
-            f"{sum(chance[name, method])} of {len(chance[name, method])}",
+        if cell.dataset not in printed_tables.OTHER_LABELS.values():
+            by_place[cell.table, cell.method].append(cell)
+    rows = []
+    for (name, method), cells in by_place.items():
+        gaps = [abs(printed_pages.gap_of(cell, accuracies)) for cell in cells]
+        known = [
+            printed_pages.is_chance(cell, accuracies)
+            for cell in cells
+            if printed_pages.has_interval(cell, accuracies)
+        ]
+        n_open = sum(printed_pages.is_open(cell, accuracies) for cell in cells)
+        rows.append(
+            (
+                _link(name),
+                method,
+                str(len(gaps)),
+                findings.range_of(
+                    {printed_pages.n_folds_of(cell, accuracies) for cell in cells}
+                ),
+                f"{statistics.median(gaps):.1f}",
+                str(sum(gap <= 1 for gap in gaps)),
+                f"{sum(known)} of {len(known)}",
+                str(n_open),
+            )
         )
-        for (name, method), of_method in gaps.items()
-    ]
     yield "## Printed numbers beside ours\n"
-    yield from entrance.literal(accuracies)
+    if entrance.protocol:
+        yield f"{entrance.protocol}\n"
+    yield printed_pages.reading(entrance.tables[0])
     yield (
-        "Absolute differences in points, ours without privacy where there is such a run, else private and repaired. "
-        "The last column counts the datasets inside the interval of chance, of those that have folds enough for one; "
-        f"few folds widen it.{printed_pages.label_of(_cells(entrance, accuracies), 'its documented class')}\n"
+        "Absolute differences in points. “Inside chance” counts the datasets inside the interval of chance, of those "
+        "that have folds enough for one; few folds widen it."
+        f"{printed_pages.label_of(_cells(entrance, accuracies), 'its documented class')}\n"
     )
     columns = ("table", "method", "datasets", "folds", "median", "within a point")
-    yield from table((*columns, "inside chance"), rows)
+    yield from table((*columns, "inside chance", "not explained"), rows)
     yield ""
-
-
-_OPEN = ("Not explained", "The printed number")
-"""How reasons begin that are none: that a printed number is odd does not say why."""
 
 
 def _unexplained(entrance: Entrance, accuracies: Accuracies) -> Iterator[str]:
     yield "## Not explained\n"
     yield "Differences above two points that no run accounts for, and no property of the rule.\n"
+    if any(cell.checks for cell in _cells(entrance, accuracies)):
+        yield printed_pages.RULE
     for name in entrance.tables:
-        named = [
-            f"{cell.dataset} {cell.method} {gap:+.1f}"
-            for cell in _cells(entrance, accuracies)
-            if cell.table == name
-            and abs(gap := printed_pages.gap_of(cell, accuracies)) > 2
-            and printed_pages.reason_of(cell, accuracies).startswith(_OPEN)
-        ]
         label = printed_pages.label(name)
-        yield f"* {label[0].upper()}{label[1:]}: {'; '.join(named) or 'none'}."
+        yield f"{label[0].upper()}{label[1:]}:\n"
+        yield from printed_pages.differences(name, accuracies, is_open=True)
+        yield ""
+
+
+def _judged(entrance: Entrance) -> Iterator[str]:
+    if entrance.names:
+        yield "## How sentences of the paper are judged\n"
+        yield f"{findings.RULE}\n"
+        names = " ".join(entrance.names)
+        yield f"    python -m research.papers.ablation_runs DATA --names {names}\n"
+
+
+def _not_reproduced(entrance: Entrance, accuracies: Accuracies) -> Iterator[str]:
+    yield "## Not reproduced\n"
+    yield from items.not_reproduced(entrance.items)
+    yield from printed_pages.missing(entrance.tables, accuracies)
     yield ""
 
 
-def _not_reproduced(entrance: Entrance) -> Iterator[str]:
-    yield "## Not reproduced\n"
-    for item in items_page.items():
-        if item.paper in entrance.items and item.status == items_page.NOT_REPRODUCED:
-            yield f"* {_named(item)}, {item.about}: {item.remark}."
-    missing = dict.fromkeys(
-        f"{cell.dataset}: {why}"
-        for name in entrance.tables
-        for cell in printed_tables.rows(name)
-        if (why := printed_tables.sources()[cell.dataset].missing)
-    )
-    yield from (f"* {one}." for one in missing)
+def _datasets(entrance: Entrance) -> Iterator[str]:
+    yield "## Datasets\n"
+    yield "What differs from the paper's description:\n"
+    yield from printed_pages.differing(entrance.tables)
 
 
-def pages(accuracies: Accuracies | None = None) -> dict[str, str]:
-    """The pages by file name, without accuracies from the committed runs."""
-    by_task = (
-        tables.accuracies(load(tables.RESULTS / "runs.csv", tables.PaperRun))
-        if accuracies is None
-        else accuracies
-    )
-    return {f"{paper.name}.md": page(paper, by_task) for paper in PAPERS}
+def pages(runs: Runs) -> dict[str, str]:
+    """The pages and the files behind them, by name."""
+    return {
+        **{f"{paper.name}.md": page(paper, runs) for paper in PAPERS},
+        **mrf_page.files(runs.ablations),
+        **huang_page.files(runs.ablations),
+        **song_page.files(
+            runs.ablations, runs.seconds_of_dropout, runs.seconds_of_table
+        ),
+        **random_tree_page.files(runs.random_trees),
+        **ranks_page.files(runs.tables),
+    }
 
 
-def write(folder: Path, accuracies: Accuracies | None = None) -> None:
-    """Writes the pages."""
-    for name, text in pages(accuracies).items():
+def write(folder: Path) -> None:
+    """Writes the pages and files from the runs of the folder."""
+    for name, text in pages(Runs.of(folder)).items():
         (folder / name).write_text(text, encoding="utf-8")
 
 

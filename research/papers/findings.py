@@ -4,10 +4,13 @@ are computed, never typed.
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from scipy import stats
 
@@ -30,10 +33,13 @@ _BY_ABSTRACT = " by its abstract"
 """The rule of a forest whose text and code were not at hand (docs/references.md)."""
 
 RULE = """\
-A sentence on several differences holds if all of them decide for it, and does not hold if one decides against it at
-0.05 over their number; where their mean follows, the mean decides. Where cases are counted ("above in 7 of 21") and the
-sentence does not say "always", more than half must decide for it, or half against it."""
-"""How pages judge sentences on several differences."""
+The papers' sentences stand beside what our runs show. What follows "Here" is computed, from runs or from printed
+numbers as it says. A difference decides if a t-test on pairs of runs rejects zero at 0.05; ± is one standard error
+there, and the standard deviation in files, which have the number of runs in brackets. A sentence on several differences
+holds if all of them decide for it, and does not hold if one decides against it at 0.05 over their number; where their
+mean follows, the mean decides. Where cases are counted ("above in 7 of 21") and the sentence does not say "always",
+more than half must decide for it, or half against it."""
+"""How pages judge sentences of the papers."""
 
 LEVEL = 0.05
 """Level of the two-sided t-test on pairs that decides about a difference."""
@@ -114,10 +120,18 @@ class Finding:
     basis: str
 
     def __str__(self) -> str:
-        return (
-            f"* The paper: {self.stated} Here ({self.basis}): {self.ours} "
-            f"**{self.verdict}.**"
-        )
+        return f"Here ({self.basis}): {self.ours} **{self.verdict}.**"
+
+
+def listed(known: Iterable[Finding]) -> Iterator[str]:
+    """The lines of a list of findings; those on one statement stand under it."""
+    for stated, of_statement in groupby(known, lambda finding: finding.stated):
+        texts = list(map(str, of_statement))
+        if len(texts) == 1:
+            yield f"* The paper: {stated} {texts[0]}"
+        else:
+            yield f"* The paper: {stated}"
+            yield from (f"    * {text}" for text in texts)
 
 
 def basis(tasks: Iterable[Task], *, literal: str = " as printed") -> str:
@@ -231,6 +245,15 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str
     yield "|---" * len(columns) + "|"
     for row in rows:
         yield f"| {' | '.join(row)} |"
+
+
+def csv_text(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """The text of a CSV file."""
+    lines = io.StringIO()
+    writer = csv.writer(lines, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(rows)
+    return lines.getvalue()
 
 
 def text_of(numbers: Sequence[float], *, digits: int = 1) -> str:

@@ -1,11 +1,11 @@
-"""Writes the page on figures 1 to 3 of Huang, Lei and Kabán, and on the synthetic sets
-of their tables.
+"""The sections on figures 1 to 3 of Huang, Lei and Kabán and on the synthetic sets of
+their tables, and the files behind them.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 
 from research import printed_tables
@@ -21,7 +21,6 @@ from research.papers.findings import Difference, Finding
 from research.papers.median_trees import GEOMETRIC, PRIVATE, RANDOM, TRUE, UNIFORM
 from research.runs import Task
 
-NAME = "huang-figures.md"
 NAMES = (
     "huang-figure-1",
     "huang-figure-2",
@@ -30,47 +29,39 @@ NAMES = (
     "huang-synthetic",
 )
 
-_HEAD = """# Huang, Lei and Kabán: figures 1 to 3, and the synthetic sets of tables 1 and 2
-
-The paper prints no numbers for its figures, so its sentences stand beside what our runs show. Each sentence after
-"Here" is computed from the runs. A difference decides if a t-test on pairs of runs rejects zero at 0.05. A sentence
-on all cases is refuted if one of them decides against it at 0.05 divided by their number; a sentence on most cases, or
-on no stated number, holds if more than half of all decide for it, and does not if half decide against it. ± is one
-standard error there, and the standard deviation in tables, which state the number of runs in brackets.
-
-    python -m research.papers.ablation_runs DATA --names {names}
+_FIGURE_1 = """\
+## Figure 1: true, private and random medians
 
 The printed rule (`research/papers/median_trees.py`, Algorithms 1 and 2) has no finite loss
 ([proof](../../proofs/spe.md)), so it runs outside the service, on data that everybody has. Splits and leaves get half
 of ε each; in figure 2, which has no leaves, splits get all of it. The paper does not print how many candidates a median
 has; here they are 100. The repaired form is `spe`.
-"""
 
-_FIGURE_1 = """
-## Figure 1: true, private and random medians
-
-Accuracy in percent of 10 trees. Their depth is the number of attributes, but in the last column, where the public rule
-of `spe` chooses it: 4, 5, 6, 8 and 9 for ε = 0.5, 1, 2, 5 and 10. The paper prints neither the seed nor the settings
-of its synthetic sets: these are {seeds} sets of each width, by `make_classification` with its default settings.
+[Accuracy](huang-figure-1.csv) of 10 trees. Their depth is the number of attributes, but in the last column, where the
+public rule of `spe` chooses it: 4, 5, 6, 8 and 9 for ε = 0.5, 1, 2, 5 and 10. The paper prints neither the seed nor the
+settings of its synthetic sets: these are {seeds} sets of each width, by `make_classification` with its default
+settings.
 """
 _FIGURE_2 = """
 ## Figure 2: geometric and uniform budgets of levels
 
-Mean distance between the private and the true median of a node, in standard deviations of the data, in one tree on
-{rows:,} rows with {width} normal attributes. Our text of the paper has neither number, nor the values of ε on the axis
-of the figure: what the caption says of all its experiments may be true of them and false of ours.
+[Mean distance](huang-figure-2.csv) between the private and the true median of a node, in standard deviations of the
+data, in one tree on {rows:,} rows with {width} normal attributes. Our text of the paper has neither number, nor the
+values of ε on the axis of the figure: what the caption says of all its experiments may be true of them and false of
+ours.
 """
 _FIGURE_3 = """
 ## Figure 3: number of trees and depth
 
-Accuracy in percent at ε = 2; d is the number of features. The text does not name the three datasets of the figure;
-these are three of table 1.
+[Accuracy](huang-figure-3.csv) at ε = 2; d is the number of features. The text does not name the three datasets of the
+figure; these are three of table 1.
 """
 _SYNTHETIC = """
 ## The synthetic sets of tables 1 and 2
 
-Accuracy in percent at ε = 2 on our stand-ins: mean, and in brackets the smallest and the largest mean of a seed. A
-seed alone moves accuracies by as much as the brackets show, so a difference from the printed number says little.
+[Accuracy](huang-synthetic.csv) at ε = 2 on our stand-ins: mean, and in brackets the smallest and the largest mean of a
+seed. A seed alone moves accuracies by as much as the brackets show, so a difference from the printed number says
+little.
 """
 
 
@@ -79,28 +70,47 @@ def percents(values: Values, tasks: Iterable[Task]) -> list[float]:
     return [100 * run[0] for task in tasks for run in values.get(task, ())]
 
 
-def page(values: Mapping[str, Values]) -> str:
-    """The page.
+def sections(values: Mapping[str, Values]) -> list[str]:
+    """The sections.
 
     Args:
         values: of the runs, by the names of :data:`NAMES`.
     """
-    figure_1, figure_3 = (
-        {**values[name], **values["huang-repaired"]}
-        for name in ("huang-figure-1", "huang-figure-3")
-    )
-    lines = [_HEAD.format(names=" ".join(NAMES))]
-    lines += [_FIGURE_1.format(seeds=synthetic.N_SEEDS), *_figure_1(figure_1)]
-    lines += [
+    nearer = [
+        gap
+        for depth in FIGURE_2_DEPTHS
+        for gap in _by_budget(values["huang-figure-2"], depth, 1).values()
+    ]
+    return [
+        _FIGURE_1.format(seeds=synthetic.N_SEEDS),
+        *findings.listed(
+            findings_of_figure_1(_with_repaired(values, "huang-figure-1"))
+        ),
         _FIGURE_2.format(rows=synthetic.N_ROWS, width=synthetic.WIDTHS[0]),
-        *_figure_2(values["huang-figure-2"]),
-    ]
-    lines += [
+        *findings.listed(findings_of_figure_2(values["huang-figure-2"])),
+        "\nMost splits are at deep levels, which the geometric budget favours. The file has another average, too, "
+        "which the paper does not name: every level counts alike. There the distance with the uniform budget "
+        f"is {findings.counted(nearer)}.",
         _FIGURE_3,
-        *_figure_3(figure_3),
+        *findings.listed(
+            findings_of_figure_3(_with_repaired(values, "huang-figure-3"))
+        ),
+        _SYNTHETIC,
     ]
-    lines += [_SYNTHETIC, *_synthetic(values["huang-synthetic"])]
-    return "\n".join(lines) + "\n"
+
+
+def _with_repaired(values: Mapping[str, Values], name: str) -> Values:
+    return {**values[name], **values["huang-repaired"]}
+
+
+def files(values: Mapping[str, Values]) -> dict[str, str]:
+    """The CSV files behind the sections, by name."""
+    return {
+        "huang-figure-1.csv": _figure_1(_with_repaired(values, "huang-figure-1")),
+        "huang-figure-2.csv": _figure_2(values["huang-figure-2"]),
+        "huang-figure-3.csv": _figure_3(_with_repaired(values, "huang-figure-3")),
+        "huang-synthetic.csv": _synthetic(values["huang-synthetic"]),
+    }
 
 
 def of_medians(values: Values, width: int, medians: str, epsilon: str) -> list[float]:
@@ -116,14 +126,14 @@ def of_medians(values: Values, width: int, medians: str, epsilon: str) -> list[f
     )
 
 
-def _figure_1(values: Values) -> Iterator[str]:
+def _figure_1(values: Values) -> str:
     columns = (
         "attributes",
         "ε",
         "true medians",
         "private medians",
         "random medians",
-        "repaired: `spe`",
+        "repaired: spe",
     )
     rows = []
     for width, epsilon in product(synthetic.WIDTHS[:2], FIGURE_1_EPSILONS):
@@ -138,9 +148,7 @@ def _figure_1(values: Values) -> Iterator[str]:
         rows.append(
             (str(width), epsilon, *kinds, findings.text_of(percents(values, repaired)))
         )
-    yield from findings.table(columns, rows)
-    yield ""
-    yield from map(str, findings_of_figure_1(values))
+    return findings.csv_text(columns, rows)
 
 
 def findings_of_figure_1(values: Values) -> list[Finding]:
@@ -223,7 +231,7 @@ def of_distances(
     ]
 
 
-def _figure_2(values: Values) -> Iterator[str]:
+def _figure_2(values: Values) -> str:
     columns = (
         "depth",
         "ε",
@@ -246,19 +254,7 @@ def _figure_2(values: Values) -> Iterator[str]:
                 *(findings.text_of(means, digits=3) for means in numbers),
             )
         )
-    yield from findings.table(columns, rows)
-    yield ""
-    yield from map(str, findings_of_figure_2(values))
-    by_level = [
-        gap
-        for depth in FIGURE_2_DEPTHS
-        for gap in _by_budget(values, depth, 1).values()
-    ]
-    yield (
-        "\nMost splits are at deep levels, which the geometric budget favours. The last two columns are another "
-        "average, which the paper does not name: every level counts alike. There the distance with the uniform budget "
-        f"is {findings.counted(by_level)}."
-    )
+    return findings.csv_text(columns, rows)
 
 
 def findings_of_figure_2(values: Values) -> list[Finding]:
@@ -308,7 +304,7 @@ def of_figure_3(values: Values, dataset: str, depth: int, n_trees: int) -> list[
     )
 
 
-def _figure_3(values: Values) -> Iterator[str]:
+def _figure_3(values: Values) -> str:
     columns = ("dataset", "depth", *map(findings.trees, FIGURE_3_TREES))
     rows = []
     for dataset, n_features in ablations.FIGURE_3_FEATURES.items():
@@ -327,13 +323,11 @@ def _figure_3(values: Values) -> Iterator[str]:
         rows.append(
             (
                 dataset,
-                "`spe`, d",
+                "spe, d",
                 *(findings.text_of(percents(values, [task])) for task in tasks),
             )
         )
-    yield from findings.table(columns, rows)
-    yield ""
-    yield from map(str, findings_of_figure_3(values))
+    return findings.csv_text(columns, rows)
 
 
 def findings_of_figure_3(values: Values) -> list[Finding]:
@@ -402,7 +396,7 @@ def _printed(table: str) -> Mapping[tuple[str, str], float]:
     }
 
 
-def _synthetic(values: Values) -> Iterator[str]:
+def _synthetic(values: Values) -> str:
     printed = {**_printed("spe-1"), **_printed("spe-2")}
     rows = []
     for width, method in product(
@@ -413,7 +407,7 @@ def _synthetic(values: Values) -> Iterator[str]:
             ours = f"{statistics.fmean(of_seeds):.1f} ({min(of_seeds):.1f} to {max(of_seeds):.1f})"
             number = printed[f"Syn{width}d", method.removesuffix(" as printed")]
             rows.append((f"Syn{width}d", method, f"{number:.2f}", ours))
-    return findings.table(("set", "method", "printed", "ours"), rows)
+    return findings.csv_text(("set", "method", "printed", "ours"), rows)
 
 
 def _seed_means(values: Values, tasks: Sequence[Task]) -> list[float]:

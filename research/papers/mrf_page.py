@@ -1,11 +1,9 @@
-"""Writes the page on tables 4 and 5 and figures 5 and 6 of Bai et al., and on figure 7
-of their preprint.
+"""The sections on tables 4 and 5 and figures 5 and 6 of Bai et al., and on figure 7 of
+their preprint, and the files behind them.
 """
 
 from __future__ import annotations
 
-import csv
-import io
 import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,49 +26,37 @@ from research.papers.literal_forests import SMOOTH
 from research.reference.literal_rules import vote_ceiling
 from research.runs import Task
 
-NAME = "mrf-figures.md"
-ROWS = "mrf-optimal.csv"
-"""The file of every row of tables 4 and 5."""
-
 NAMES = ("mrf-optimal", "mrf-figure-5", "mrf-figure-6", "preprint-figure-7")
 
-_HEAD = """# Bai et al.: tables 4 and 5, figures 5 and 6; figure 7 of the preprint
-
-The figures have no numbers in our text, so the papers' sentences stand beside what our runs show. Each sentence after
-"Here" is computed from the runs. A difference decides if a t-test on pairs of runs rejects zero at 0.05; ± is one
-standard error there, and the standard deviation in tables. Each table states the folds of its numbers.
-{rule}
-
-    python -m research.papers.ablation_runs DATA --names {names}
-"""
-_OPTIMAL = """
+_OPTIMAL = """\
 ## Tables 4 and 5: the best parameters of every method
 
 The paper prints no grid. Ours has leaves of 1 and 5 rows and, where a method has them, two or three values of B2, p2,
 m or the columns of a split; B1 is 10. "Best" is the setting of the highest mean accuracy on the folds, as no others are
 kept back, so chance raises it. "Default" is the paper's setting on the same folds. The paper says "grid-search" and not
-on which rows; printed gains are those over tables 2 and 3. The label
-of Hepatitis is the documented class; [table 2](paper-bai.md#missing-in-table-2) compares another one.
+on which rows; printed gains are those over tables 2 and 3. The label of Hepatitis is the documented class;
+[table 2](#table-2) compares another one.
 
 [Every row](mrf-optimal.csv) has accuracies in percent. Below, in points: mean gains over the datasets, and the median
 distance of our best from the printed one.
 """
 _FIGURE_5 = """
-## Figure 5: number of trees and ε, beside SmoothRF
+## Figure 5: number of trees and budget, beside SmoothRF
 
 Mean accuracy in percent over {n_datasets} datasets: both forests of the figure as printed, and both repaired. As
 printed, t trees of depth 10 have B1 = B2 = ε / (20 t) and B3 = ε / t, and split points follow the values present, so
 that the loss is infinite ([proof](../../proofs/mrf.md)); SmoothRF follows the code of Fletcher and Islam
 ([proof](../../proofs/srt.md)). Our text does not name the eight datasets of the figure, so every dataset of table 2
-that we have is in the means; [ablations.csv](ablations.csv) has each. "At most" is what printed labels of two classes
-reach in the mean if every leaf is pure. Ties of votes of `mrf-plain` are drawn, as in the paper.
+that we have is in [the means](mrf-figure-5.csv); [ablations.csv](ablations.csv) has each. "At most" there is what
+printed labels of two classes reach in the mean if every leaf is pure. Ties of votes of `mrf-plain` are drawn, as in the
+paper.
 
 ![Accuracy by number of trees](plots/figure-5.svg)
 """
 _FIGURE_6 = """
 ## Figure 6: B1 and B2
 
-Mean accuracy in percent of `mrf-plain` at a value of B2, over all values of B1 ({strengths}), and the reverse.
+[Mean accuracy](mrf-figure-6.csv) of `mrf-plain` at a value of B2, over all values of B1 ({strengths}), and the reverse.
 The plot shows single settings, with 100 trees. Ads and Connect-4 of the figure are not here.
 
 ![Accuracy by B1 and B2](plots/figure-6.svg)
@@ -78,34 +64,53 @@ The plot shows single settings, with 100 trees. Ads and Connect-4 of the figure 
 _FIGURE_7 = """
 ## Figure 7 of the preprint: single trees
 
-Accuracy in percent of the 100 trees of a forest on the test rows of a fold: means over folds of the mean and of the
-quantiles. Ads and Connect-4 of the figure are not here.
+[Accuracy](preprint-figure-7.csv) of the 100 trees of a forest on the test rows of a fold: means over folds of the mean
+and of the quantiles. Ads and Connect-4 of the figure are not here.
 """
 CONSISTENT = ("Denil14", "BRF", "CompRF-C")
 
 
-def page(values: Mapping[str, Values]) -> str:
-    """The page.
+def sections(values: Mapping[str, Values]) -> list[str]:
+    """The sections.
 
     Args:
         values: of the runs, by the names of :data:`NAMES`.
     """
     optimal, figure_5, figure_6, figure_7 = (values[name] for name in NAMES)
-    lines = [
-        _HEAD.format(names=" ".join(NAMES), rule=findings.RULE),
+    strengths = ", ".join(map(str, FIGURE_6_STRENGTHS))
+    of_5 = [
+        task
+        for setting in product(ablations.FIGURE_5_FORESTS, FIGURE_5_TREES, BUDGETS)
+        for task in pooled_tasks(*setting)
+    ]
+    of_6 = [
+        task
+        for dataset in ablations.FIGURE_6_DATASETS
+        for task in strength_tasks(dataset)
+    ]
+    return [
         _OPTIMAL,
         *_optimal(optimal),
         _FIGURE_5.format(n_datasets=len(FIGURE_5_DATASETS)),
-        *_figure_5(figure_5),
-    ]
-    strengths = ", ".join(map(str, FIGURE_6_STRENGTHS))
-    lines += [
+        f"{findings.folds(figure_5, of_5)}\n",
+        *findings.listed(findings_of_figure_5(figure_5)),
         _FIGURE_6.format(strengths=strengths),
-        *_figure_6(figure_6),
+        f"{findings.folds(figure_6, of_6)}\n",
+        *findings.listed(findings_of_figure_6(figure_6)),
         _FIGURE_7,
-        *_figure_7(figure_7),
+        *findings.listed(findings_of_figure_7(figure_7)),
     ]
-    return "\n".join(lines) + "\n"
+
+
+def files(values: Mapping[str, Values]) -> dict[str, str]:
+    """The CSV files behind the sections, by name."""
+    optimal, figure_5, figure_6, figure_7 = (values[name] for name in NAMES)
+    return {
+        "mrf-optimal.csv": optimal_rows(optimal),
+        "mrf-figure-5.csv": _figure_5(figure_5),
+        "mrf-figure-6.csv": _figure_6(figure_6),
+        "preprint-figure-7.csv": _figure_7(figure_7),
+    }
 
 
 def best_setting(
@@ -192,23 +197,20 @@ def _bests(values: Values) -> Iterator[_Best]:
 
 def optimal_rows(values: Values) -> str:
     """Every row of tables 4 and 5 that has runs, as CSV."""
-    lines = io.StringIO()
-    writer = csv.writer(lines, lineterminator="\n")
-    writer.writerow(
-        (
-            "table",
-            "dataset",
-            "method",
-            "printed",
-            "printed gain",
-            "ours, best",
-            "gain",
-            "difference",
-            "best setting",
-        )
+    columns = (
+        "table",
+        "dataset",
+        "method",
+        "printed",
+        "printed gain",
+        "ours, best",
+        "gain",
+        "difference",
+        "best setting",
     )
-    for best in _bests(values):
-        writer.writerow(
+    return findings.csv_text(
+        columns,
+        (
             (
                 best.table,
                 best.dataset,
@@ -220,8 +222,9 @@ def optimal_rows(values: Values) -> str:
                 f"{best.difference:+.1f}",
                 best.task.algorithm,
             )
-        )
-    return lines.getvalue()
+            for best in _bests(values)
+        ),
+    )
 
 
 def _optimal(values: Values) -> Iterator[str]:
@@ -253,7 +256,7 @@ def _optimal(values: Values) -> Iterator[str]:
         )
     yield from findings.table(columns, rows)
     yield ""
-    yield from map(str, findings_of_optimal(values))
+    yield from findings.listed(findings_of_optimal(values))
 
 
 def findings_of_optimal(values: Values) -> list[Finding]:
@@ -325,8 +328,7 @@ def _over_consistent(values: Values, dataset: str) -> Difference | None:
     )
 
 
-def _figure_5(values: Values) -> Iterator[str]:
-    columns = ("ε", "forest", *map(findings.trees, FIGURE_5_TREES))
+def _figure_5(values: Values) -> str:
     rows = []
     for epsilon in BUDGETS:
         for slug in ablations.FIGURE_5_FORESTS:
@@ -334,17 +336,15 @@ def _figure_5(values: Values) -> Iterator[str]:
                 _mean(percents(values, pooled_tasks(slug, n_trees, epsilon)))
                 for n_trees in FIGURE_5_TREES
             ]
-            rows.append((epsilon, f"`{slug}`", *means))
+            rows.append((epsilon, slug, *means))
         most = [
             f"{100 * vote_ceiling(n_trees, float(epsilon)):.1f}"
             for n_trees in FIGURE_5_TREES
         ]
         rows.append((epsilon, "at most", *most))
-    yield from findings.table(columns, rows)
-    settings = product(ablations.FIGURE_5_FORESTS, FIGURE_5_TREES, BUDGETS)
-    tasks = (task for setting in settings for task in pooled_tasks(*setting))
-    yield f"\n{findings.folds(values, tasks)}\n"
-    yield from map(str, findings_of_figure_5(values))
+    return findings.csv_text(
+        ("ε", "forest", *map(findings.trees, FIGURE_5_TREES)), rows
+    )
 
 
 def _mean(numbers: Sequence[float]) -> str:
@@ -499,32 +499,19 @@ def of_strength(
     return [statistics.fmean(of_fold) for of_fold in zip(*of_tasks, strict=False)]
 
 
-def _figure_6(values: Values) -> Iterator[str]:
-    rows = []
-    for dataset in ablations.FIGURE_6_DATASETS:
-        for name in ("b2", "b1"):
-            means = [
-                of_strength(values, dataset, **{name: strength})
+def _figure_6(values: Values) -> str:
+    rows = [
+        (
+            dataset,
+            name.upper(),
+            *(
+                _mean(of_strength(values, dataset, **{name: strength}))
                 for strength in FIGURE_6_STRENGTHS
-            ]
-            rows.append(
-                (
-                    dataset,
-                    name.upper(),
-                    *(
-                        f"{statistics.fmean(runs):.1f}" if runs else "–"
-                        for runs in means
-                    ),
-                )
-            )
-    yield from findings.table(("dataset", "by", *map(str, FIGURE_6_STRENGTHS)), rows)
-    tasks = [
-        task
-        for dataset in ablations.FIGURE_6_DATASETS
-        for task in strength_tasks(dataset)
+            ),
+        )
+        for dataset, name in product(ablations.FIGURE_6_DATASETS, ("b2", "b1"))
     ]
-    yield f"\n{findings.folds(values, tasks)}\n"
-    yield from map(str, findings_of_figure_6(values))
+    return findings.csv_text(("dataset", "by", *map(str, FIGURE_6_STRENGTHS)), rows)
 
 
 def findings_of_figure_6(values: Values) -> list[Finding]:
@@ -610,7 +597,7 @@ def findings_of_figure_6(values: Values) -> list[Finding]:
     ]
 
 
-def _figure_7(values: Values) -> Iterator[str]:
+def _figure_7(values: Values) -> str:
     columns = (
         "dataset",
         "forest",
@@ -628,10 +615,8 @@ def _figure_7(values: Values) -> Iterator[str]:
                 f"{100 * statistics.fmean(numbers):.1f}"
                 for numbers in zip(*runs, strict=True)
             ]
-            rows.append((dataset, f"`{slug}`", *means, str(len(runs))))
-    yield from findings.table(columns, rows)
-    yield ""
-    yield from map(str, findings_of_figure_7(values))
+            rows.append((dataset, slug, *means, str(len(runs))))
+    return findings.csv_text(columns, rows)
 
 
 def findings_of_figure_7(values: Values) -> list[Finding]:

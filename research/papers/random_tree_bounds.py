@@ -1,5 +1,5 @@
 """Compares the bounds of Theorems 5.1 to 5.9 with the errors of random trees on real
-rows, and prints the tables.
+rows, and writes ``bojarski-bounds.csv`` and ``bojarski-private-bounds.csv``.
 
 Run ``python -m research.papers.random_tree_bounds DATA``; without DATA, ``wdbc`` of
 scikit-learn runs. The theorems hold for any set of trees, so the trees of a pool that
@@ -17,23 +17,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from research import bundled, datasets
+from research.papers import findings
 from research.papers import printed_random_trees as printed
 from research.papers import random_tree_theory as theory
+from research.papers.__main__ import RESULTS
 from research.papers.printed_random_trees import Columns
 
+BOUNDS, PRIVATE_BOUNDS = "bojarski-bounds.csv", "bojarski-private-bounds.csv"
 N_IN_POOL, N_FORESTS = 2_000, 20
 MARGIN, EXPONENT, LIGHT_SHARE = 0.1, 1.0, 0.1
 """δ, K and ξ of the tables."""
 
 _BOUNDS = (
-    "| dataset | h | e | mean weight | k "
-    "| 1 − μ, vote | bound | worst | 1 − μ, averaging | bound | worst | 2 × trees |\n"
-    "|---|---|---|---|---|---|---|---|---|---|---|---|"
-)
+    "dataset", "h", "e", "mean weight", "bound of the mean weight", "k", "1 − μ, vote", "bound, vote", "worst, vote",
+    "1 − μ, averaging", "bound, averaging", "worst, averaging", "2 × trees",
+)  # fmt: skip
 _PRIVATE = (
-    "| dataset | h | k* at nη = 1,000 | bound of failure | nη for a failure of 1 % | k* there |\n"
-    "|---|---|---|---|---|---|"
-)
+    "dataset", "h", "k* at nη = 1000", "bound of failure", "nη for a failure of 1 %", "k* there",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +77,9 @@ class Pool:
         return float(worst[0]), float(worst[1])
 
 
-def bounds_row(name: str, height: int, pool: Pool, random: np.random.Generator) -> str:
+def bounds_row(
+    name: str, height: int, pool: Pool, random: np.random.Generator
+) -> tuple[str, ...]:
     """A row of the table of Theorems 5.1 to 5.4, errors in percent."""
     error, n_rows = pool.tree_error, pool.right.shape[1]
     n_trees = theory.enough_trees(n_rows, MARGIN, EXPONENT)
@@ -94,11 +97,12 @@ def bounds_row(name: str, height: int, pool: Pool, random: np.random.Generator) 
         100 * value
         for value in (unsafe[0], bounds[0], vote, unsafe[1], bounds[1], mean, 2 * error)
     ]
-    text = " | ".join(f"{value:.1f}" for value in percent)
-    return f"| {name} | {height} | {1 - error:.3f} | {pool.shares.mean():.3f} ≥ {least:.3f} | {n_trees} | {text} |"
+    means = (f"{mean:.3f}" for mean in (1 - error, pool.shares.mean(), least))
+    text = (f"{value:.1f}" for value in percent)
+    return name, str(height), *means, str(n_trees), *text
 
 
-def private_row(name: str, height: int, n_rows: int) -> str:
+def private_row(name: str, height: int, n_rows: int) -> tuple[str, ...]:
     """A row of the table of Theorem 5.7: the best number of trees, and the least ε n, to
     a thousandth, at which its bound says something.
     """
@@ -119,20 +123,22 @@ def private_row(name: str, height: int, n_rows: int) -> str:
             too_low = middle
         else:
             budget = middle
-    return f"| {name} | {height} | {n_trees} | {exp(at_paper):,.0f} | {budget:.1e} | {failure(budget)[0]} |"
+    there, _ = failure(budget)
+    bounds = f"{exp(at_paper):.0f}", f"{budget:.1e}"
+    return name, str(height), str(n_trees), *bounds, str(there)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Prints two Markdown tables."""
+    """Writes two tables."""
     parser = argparse.ArgumentParser(
         prog="python -m research.papers.random_tree_bounds"
     )
     parser.add_argument("folder", type=Path, nargs="?")
     parser.add_argument("--datasets", nargs="+", default=["wdbc"])
     parser.add_argument("--heights", nargs="+", type=int, default=[4, 8, 12])
+    parser.add_argument("--results", type=Path, default=RESULTS)
     options = parser.parse_args(arguments)
-    private = []
-    print(_BOUNDS)
+    bounds, private = [], []
     for name in options.datasets:
         dataset = (
             bundled.read(name)
@@ -146,9 +152,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         )
         for height in options.heights:
             pool = Pool.of(leaves >> (tallest - height), dataset.y)
-            print(bounds_row(name, height, pool, random), flush=True)
+            bounds.append(bounds_row(name, height, pool, random))
             private.append(private_row(name, height, len(dataset.y)))
-    print(f"\n{_PRIVATE}", *private, sep="\n")
+    for name, text in (
+        (BOUNDS, findings.csv_text(_BOUNDS, bounds)),
+        (PRIVATE_BOUNDS, findings.csv_text(_PRIVATE, private)),
+    ):
+        (options.results / name).write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

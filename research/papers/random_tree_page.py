@@ -1,5 +1,5 @@
-"""Writes ``bojarski-runs.md``: sensitivity to k and h, table 1 at its own heights, ε,
-and the logarithmic k.
+"""The sections on the runs of Bojarski et al. (2014), and the files behind them:
+sensitivity to k and h, table 1 at its own heights, ε, and the logarithmic k.
 
 Source: Bojarski, Choromanska, Choromanski and LeCun (2014), section 6. Its main finding
 is that majority voting is less sensitive to the number k and the height h of trees than
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from research import printed_tables
-from research.papers import printed_intervals
+from research.papers import findings, printed_intervals
 from research.papers import printed_random_trees as printed
 from research.papers.printed_intervals import PrintedError
 from research.papers.random_tree_grid import (
@@ -121,24 +121,31 @@ def least_sensitive(by_read_out: Mapping[str, Sensitivity], measure: str) -> str
     return min(by_read_out, key=lambda name: float(getattr(by_read_out[name], measure)))
 
 
-def page(runs: Iterable[GridRun]) -> str:
-    """The page of all runs."""
+def sections(runs: Iterable[GridRun]) -> list[str]:
+    """The sections of all runs."""
     known = list(runs)
     grid = errors_of(known)
-    return (
-        "\n".join(
-            [
-                _HEAD,
-                *_main_finding(grid),
-                *_figure_2a(known, grid),
-                *_table_1(grid),
-                *_budgets(grid),
-                *_logarithmic(grid),
-                *_not_run(grid),
-            ]
-        )
-        + "\n"
-    )
+    return [
+        _HEAD,
+        *_main_finding(grid),
+        *_figure_2a(known, grid),
+        *_table_1(grid),
+        *_budgets(grid),
+        _ABOUT_LOGARITHMIC,
+        *_logarithmic(grid),
+        *_not_run(grid),
+        "",
+    ]
+
+
+def files(runs: Iterable[GridRun]) -> dict[str, str]:
+    """The CSV files behind the sections, by name."""
+    grid = errors_of(runs)
+    return {
+        "bojarski-sensitivity.csv": _sensitivity_rows(grid),
+        "bojarski-table-1.csv": _table_1_rows(grid),
+        "bojarski-logarithmic.csv": _logarithmic_rows(grid),
+    }
 
 
 def _complete(grid: Grid, budget: str) -> list[str]:
@@ -153,12 +160,9 @@ def _complete(grid: Grid, budget: str) -> list[str]:
     ]
 
 
-def _main_finding(grid: Grid) -> Iterator[str]:
-    yield "## The main finding: sensitivity to k and h\n"
-    yield _ABOUT_SENSITIVITY
-    names = _complete(grid, RECALLED_BUDGET)
-    yield "| dataset | θ | read-out | least error | over k | over h | mean − least |\n|---|---|---|---|---|---|---|"
-    for name in names:
+def _sensitivity_rows(grid: Grid) -> str:
+    rows = []
+    for name in _complete(grid, RECALLED_BUDGET):
         everything = sensitivities(grid[name, RECALLED_BUDGET])
         for theta, columns in THETAS.items():
             for column in columns:
@@ -169,9 +173,18 @@ def _main_finding(grid: Grid) -> Iterator[str]:
                     sensitivity.to_height,
                     sensitivity.regret,
                 )
-                text = " | ".join(f"{number:.1f}" for number in numbers)
-                yield f"| {name} | {theta} | `{column}` | {text} |"
-    yield "\nOn how many datasets voting is the least sensitive, beside averaging alone and beside both others:\n"
+                rows.append(
+                    (name, theta, column, *(f"{number:.1f}" for number in numbers))
+                )
+    return findings.csv_text(
+        ("dataset", "θ", "read-out", "least error", *_MEASURES.values()), rows
+    )
+
+
+def _main_finding(grid: Grid) -> Iterator[str]:
+    yield "## The main finding: sensitivity to k and h\n"
+    yield _ABOUT_SENSITIVITY
+    names = _complete(grid, RECALLED_BUDGET)
     yield f"| heights | θ | {' | '.join(_MEASURES.values())} |\n|---|---|---|---|---|"
     for least_height in (HEIGHTS[0], TALL):
         for theta, columns in THETAS.items():
@@ -243,47 +256,79 @@ def _wins(
     return count(columns[:2]), count(columns)
 
 
-def _table_1(grid: Grid) -> Iterator[str]:
-    yield "## Table 1 at its own numbers and heights\n"
-    yield _ABOUT_TABLE_1
-    yield "| dataset | method | k | h | printed | the paper's θ | difference | the service's θ | difference |"
-    yield "|---|---|---|---|---|---|---|---|---|"
-    inside = {"n-dp": [0, 0, 0], "dp": [0, 0, 0]}
+@dataclass(frozen=True)
+class _Beside:
+    """A printed error of table 1 beside ours.
+
+    Attributes:
+        printed: the error.
+        n_trees: printed k.
+        height: printed h.
+        gaps: ours − printed, with the paper's θ and with the service's.
+    """
+
+    printed: PrintedError
+    n_trees: int
+    height: int
+    gaps: tuple[float, float]
+
+    @property
+    def inside(self) -> tuple[bool, ...]:
+        """Whether the differences are inside the interval."""
+        limit = 2**0.5 * self.printed.half_width
+        return tuple(abs(gap) <= limit for gap in self.gaps)
+
+
+def _beside(grid: Grid) -> Iterator[_Beside]:
+    """The printed errors of table 1 that have runs."""
     for name in PRINTED_NAMES:
         for printed_error in printed_of(name):
             budget, read_out = METHODS[printed_error.method]
-            n_trees, height = _chosen(printed_error)
-            cells, tally = [], inside[printed_error.method[:-4]]
-            for place, column in enumerate((read_out, f"service-{read_out}"), start=1):
-                ours = _at(grid, (name, budget), column, n_trees, height)
-                if ours is not None:
-                    gap = ours - printed_error.error
-                    is_inside = abs(gap) <= 2**0.5 * printed_error.half_width
-                    tally[place] += is_inside
-                    cells += [
-                        f"{ours:.2f}",
-                        f"{gap:+.1f}" if is_inside else f"**{gap:+.1f}**",
-                    ]
-            if cells:
-                tally[0] += 1
-                first = (
-                    printed_error.dataset,
-                    printed_error.method,
-                    n_trees,
-                    height,
-                    f"{printed_error.error:.2f}",
-                )
-                yield f"| {' | '.join(map(str, (*first, *cells)))} |"
-    yield ""
-    for methods, (n_cells, by_paper, by_service) in inside.items():
-        of_all = f"of {n_cells} differences of {methods}RFMV and {methods}RFTA are inside the interval"
+            place = _chosen(printed_error)
+            paper, service = (
+                _at(grid, (name, budget), column, *place)
+                for column in (read_out, f"service-{read_out}")
+            )
+            if paper is not None and service is not None:
+                gaps = paper - printed_error.error, service - printed_error.error
+                yield _Beside(printed_error, *place, gaps)
+
+
+def _table_1_rows(grid: Grid) -> str:
+    columns = ("dataset", "method", "k", "h", "printed")
+    rows = []
+    for beside in _beside(grid):
+        printed_error, cells = beside.printed, list[str]()
+        for gap, is_inside in zip(beside.gaps, beside.inside, strict=True):
+            inside = "inside" if is_inside else "outside"
+            cells += [f"{printed_error.error + gap:.2f}", f"{gap:+.1f}", inside]
+        rows.append(
+            (
+                printed_error.dataset,
+                printed_error.method,
+                str(beside.n_trees),
+                str(beside.height),
+                f"{printed_error.error:.2f}",
+                *cells,
+            )
+        )
+    of_thetas = (text for theta in THETAS for text in (theta, "difference", "interval"))
+    return findings.csv_text((*columns, *of_thetas), rows)
+
+
+def _table_1(grid: Grid) -> Iterator[str]:
+    yield "## Table 1 as printed\n"
+    yield _ABOUT_TABLE_1
+    for methods in ("n-dp", "dp"):
+        inside = [
+            beside.inside
+            for beside in _beside(grid)
+            if beside.printed.method[:-4] == methods
+        ]
+        by_paper, by_service = (sum(of[place] for of in inside) for place in (0, 1))
+        of_all = f"of {len(inside)} differences of {methods}RFMV and {methods}RFTA are inside the interval"
         yield f"* {by_paper} {of_all} with the paper's θ, {by_service} with the service's."
     yield ""
-
-
-def table_1_counts(runs: Iterable[GridRun]) -> list[str]:
-    """The sentences on how many errors of table 1 are inside the interval."""
-    return [line for line in _table_1(errors_of(runs)) if line.startswith("* ")]
 
 
 def printed_of(name: str) -> list[PrintedError]:
@@ -388,26 +433,53 @@ def _budgets(grid: Grid) -> Iterator[str]:
     yield ""
 
 
+_PRIVACIES = {PLAIN: "none", RECALLED_BUDGET: "nε = 1,000"}
+
+
+def _best_errors(grid: Grid, name: str, budget: str, read_out: str) -> list[float]:
+    """Errors of 5, 21 and the logarithmic number of trees at the best heights."""
+    best = grid[name, budget][COLUMNS.index(read_out)].min(axis=0)
+    return [float(best[N_ESTIMATORS.index(k)]) for k in (5, 21, "logarithmic")]
+
+
+def _logarithmic_rows(grid: Grid) -> str:
+    rows = [
+        (
+            name,
+            str(printed.n_trees_of("logarithmic", _n_rows(name))),
+            about,
+            read_out,
+            *(f"{error:.1f}" for error in _best_errors(grid, name, budget, read_out)),
+        )
+        for budget, about in _PRIVACIES.items()
+        for name in _complete(grid, budget)
+        for read_out in ("mv", "ta")
+    ]
+    columns = ("dataset", "k", "privacy", "read-out")
+    return findings.csv_text((*columns, "k = 5", "k = 21", "logarithmic k"), rows)
+
+
 def _logarithmic(grid: Grid) -> Iterator[str]:
-    yield "## The number of trees that the theory asks for\n"
-    yield _ABOUT_LOGARITHMIC
-    yield "| dataset | k | privacy | read-out | k = 5 | k = 21 | logarithmic k |\n|---|---|---|---|---|---|---|"
-    for budget, about in ((PLAIN, "none"), (RECALLED_BUDGET, "nε = 1,000")):
-        for name in _complete(grid, budget):
-            n_rows = _n_rows(name)
-            for read_out in ("mv", "ta"):
-                best = grid[name, budget][COLUMNS.index(read_out)].min(axis=0)
-                text = " | ".join(
-                    f"{best[N_ESTIMATORS.index(number)]:.1f}"
-                    for number in (5, 21, "logarithmic")
-                )
-                number = printed.n_trees_of("logarithmic", n_rows)
-                yield f"| {name} | {number} | {about} | `{read_out}` | {text} |"
+    """How far the logarithmic number is from 21 trees."""
+    headings = ("Without privacy", "At nε = 1,000")
+    for budget, heading in zip(_PRIVACIES, headings, strict=True):
+        changes = [
+            logarithmic - of_21
+            for name in _complete(grid, budget)
+            for read_out in ("mv", "ta")
+            for _, of_21, logarithmic in (_best_errors(grid, name, budget, read_out),)
+        ]
+        if changes:
+            yield (
+                f"* {heading}: errors are {min(changes):+.1f} to {max(changes):+.1f} points from those of 21 "
+                "trees."
+            )
+    yield ""
 
 
 def _not_run(grid: Grid) -> Iterator[str]:
     """The datasets that lack a height, by budget."""
-    yield "\n## What did not run\n"
+    yield "## What did not run\n"
     expected = {
         (task.dataset, task.epsilon) for task in tasks_of(list(PRINTED_NAMES), BUDGETS)
     }
@@ -424,7 +496,6 @@ def _not_run(grid: Grid) -> Iterator[str]:
         if names:
             yield f"* {about}: {', '.join(names)}."
     yield f"* {', '.join(TOO_LARGE)} at other nε: in no figure, and large."
-    yield "* Covertype and Quantum: not in the data folder."
 
 
 def _n_rows(name: str) -> int:
@@ -452,25 +523,26 @@ K_IN_FIGURE_2 = (5, 21)
 
 _MEASURES = {"to_trees": "over k", "to_height": "over h", "regret": "mean − least"}
 
-_HEAD = """# Bojarski et al. (2014), section 6: runs of random trees as printed
+_HEAD = """\
+## Section 6: runs of random trees as printed
 
-Algorithms 1 and 2 as printed ([the theory](bojarski.md)), over k = 1, 3, …, 21 trees, heights h = 1, …, 15, and ε. ε
-is given by nε, n being the number of training rows. Our text has lost the numbers and heights that the paper explored;
-in its table 1 they are odd and at most 21, and at most 15. A number is an error in percent over ten runs, whose test
-points are all rows of the dataset.
+Algorithms 1 and 2 as printed, over k = 1, 3, …, 21 trees, heights h = 1, …, 15, and ε. ε is given by nε, n being the
+number of training rows. Our text has lost the numbers and heights that the paper explored; in its table 1 they are odd
+and at most 21, and at most 15. A number is an error in percent over [ten runs](random_trees.csv), whose test points are
+all rows of the dataset.
 
     python -m research.papers.random_trees DATA --plots
 
-The noise of these runs is a floating-point number, and bounds of columns are the smallest and the largest value that
-is present: neither is private. The service runs neither. The paper takes the smallest and the largest possible value
-as public and does not say which they are; with those that our schemas declare, errors without privacy are farther from
-the printed ones ([table 1](paper-bojarski.md#table-1)).
+The noise of these runs is a floating-point number, and bounds of columns are the smallest and the largest value that is
+present: neither is private. The service runs neither. Each attribute of more than one value is a column, and in adult
+each value of a category. The paper takes the smallest and the largest possible value as public and does not say which
+they are; with those that our schemas declare, errors without privacy are farther from the printed ones ([table
+1](#table-1)).
 
 ![Figure 1](plots/bojarski-figure-1.svg)
 
 Figure 1, private, nε = 1,000. Columns a and c: test error by height and by number of trees; the dotted line is the
 logarithmic number of trees. Columns b and d: least, mean and largest error of majority voting over the other parameter.
-All panels have one scale of errors; names stand beside the right ends of the curves.
 
 ![Figure 2](plots/bojarski-figure-2.svg)
 
@@ -480,9 +552,10 @@ been lost from our text, so they are ours.
 """
 
 _ABOUT_SENSITIVITY = """The paper: majority voting "is much less sensitive to the setting of the forest parameters"
-than threshold averaging, and probabilistic averaging is worse than both. Private forests at nε = 1,000; numbers are
-percentage points: largest minus least error over k in the mean over h, the same over h in the mean over k, and the
-mean error over all k and h minus the least.
+than threshold averaging, and probabilistic averaging is worse than both. [Sensitivities](bojarski-sensitivity.csv) of
+private forests at nε = 1,000, in percentage points: largest minus least error over k in the mean over h, the same over
+h in the mean over k, and the mean error over all k and h minus the least. On how many datasets voting is the least
+sensitive, beside averaging alone and beside both others:
 """
 
 _ABOUT_FIGURE_2A = """## The least error: figure 2a
@@ -492,19 +565,24 @@ and a number of trees of column a of figure 2, with the height of least validati
 than both others:
 """
 
-_ABOUT_TABLE_1 = """Printed errors beside ours at the printed k and h, private ones at nε = 1,000. A difference is bold
-outside √2 times the printed half width, the 95 % interval of a difference of two such errors. The service's θ reads
-the same noisy counts.
+_ABOUT_TABLE_1 = """\
+[Printed errors beside ours](bojarski-table-1.csv) at the printed k and h, private ones at nε = 1,000. Inside is a
+difference of at most √2 times the printed half width, the 95 % interval of a difference of two such errors. The
+service's θ reads the same noisy counts.
 """
 
 _ABOUT_EPSILON = """The formula of ε has been lost from our text; 1000/n is recalled. Root of the mean squared
 difference, in percentage points, between the printed private errors of table 1 and ours at the same k and h, and the
-number of differences inside the interval of the table above:
+number of differences inside the interval of the section above:
 """
 
-_ABOUT_LOGARITHMIC = """`n_estimators="logarithmic"` is 4 log n, the least number for which Theorem 5.3 bounds the error
-on n training rows with a chance of failure of 1/n. Its margin is then δ = 1/2, so that the bound counts every row as
-wrong about which some tree can be wrong, and Theorem 5.4 says nothing. The n of these runs is that of all rows of a
-dataset, of which nine tenths are for training: k is at most one more than their number asks for. Test errors in percent
-at the height that is best in hindsight:
+_ABOUT_LOGARITHMIC = """\
+## The number of trees that the theory asks for
+
+`n_estimators="logarithmic"` of `research/papers/printed_random_trees.py` is k = (1 + K) log n / (2δ²) with the largest
+margin, δ = 1/2, and K = 1: 4 log n, rounded up. At this margin Theorem 5.3 counts every row as wrong about which some
+tree can be wrong, and Theorem 5.4 bounds nothing. A smaller margin asks for more: δ = 0.1 for 25 times as many. [Test
+errors](bojarski-logarithmic.csv) at the height that is best in hindsight stand beside those of 5 and 21 trees, and
+figure 1 marks the number. The n of these runs is that of all rows of a dataset, of which nine tenths are for training:
+k is at most one more than their number asks for.
 """

@@ -4,7 +4,7 @@ that follow from them.
 Source: Bojarski, Choromanska, Choromanski and LeCun (2014), section 5. The text that we
 have of the paper has lost its formulas. A formula here is restored: derived from the
 words of the theorem and of its proof, with the constants of the derivation.
-``docs/results/papers/bojarski.md`` states every theorem, its derivation and what a
+``docs/results/papers/paper-bojarski.md`` states every theorem, its derivation and what a
 check found.
 
 Labels are 0 and 1. A leaf's label is 1 where at least half of its rows have label 1. A

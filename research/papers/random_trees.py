@@ -2,8 +2,8 @@
 trees as printed.
 
 One command, which continues where it stopped: every result is appended to
-``random_trees.csv`` of the results folder, and the page ``bojarski-runs.md`` and its
-plots are written from all results::
+``random_trees.csv`` of the results folder. The page of the paper with its files, and the
+plots, are written from all results::
 
     python -m research.papers.random_trees DATA --plots
 
@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 
 from research import datasets
-from research.papers import random_tree_grid, random_tree_page
+from research.papers import entrances, random_tree_grid
 from research.papers.__main__ import RESULTS
 from research.papers.random_tree_grid import BUDGETS, PRINTED_NAMES, GridRun, GridTask
 from research.runs import append, load, unfinished
@@ -39,10 +39,8 @@ def run_all(folder: Path | None, tasks: Sequence[GridTask], path: Path) -> None:
 
 
 def write(folder: Path, runs: Sequence[GridRun], *, with_plots: bool) -> None:
-    """Writes the page ``bojarski-runs.md``, and the plots if Matplotlib may be used."""
-    (folder / "bojarski-runs.md").write_text(
-        random_tree_page.page(runs), encoding="utf-8"
-    )
+    """Writes the pages, and the plots if Matplotlib may be used."""
+    entrances.write(folder)
     if with_plots:
         # imported here, because Matplotlib is in the extra ``bench``
         from research.papers import random_tree_figures

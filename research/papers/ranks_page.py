@@ -1,5 +1,5 @@
-"""Writes the page on average ranks and significance tests of the papers' tables, from
-the runs of ``runs.csv``.
+"""The sections on average ranks and significance tests of the papers' tables, from the
+runs of ``runs.csv``, and the files behind them.
 """
 
 from __future__ import annotations
@@ -16,63 +16,27 @@ from research.papers.findings import FAILS, HOLDS, OPEN, Finding
 from research.printed_pages import Accuracies
 from research.printed_tables import Cell
 
-NAME = "ranks.md"
 FEWEST_FOLDS = 6
 """Below, Wilcoxon's two-sided test cannot reach the level of 0.05."""
 
-_HEAD = """# Average ranks and significance tests
+_TESTS = """\
+## {title}
 
-Every number is computed from the printed tables and from their runs ([table 2](paper-bai.md#table-2) and
-[table 3](paper-bai.md#table-3) of Bai et al., [table 1](paper-huang.md#table-1) of Huang, Lei and Kabán,
-[table 3](paper-song.md#table-3) of Song and Wang).
-The papers test on 50 or 100 folds, ours on the folds that both methods have; fewer folds find fewer differences. The
-marks "better" and "worse" mean significant at 0.05; "–" means neither. The folds of several cross-validations share
-rows, which the tests of the papers and ours ignore, so chance gives more marks than the level says.
-
-    python -m research.papers.ablation_runs DATA --names
+A paper's marks and ours mean significant at 0.05. The papers test on 50 or 100 folds, ours on the folds that both
+methods have; fewer folds find fewer differences. The folds of several cross-validations share rows, which the tests of
+the papers and ours ignore, so chance gives more marks than the level says. Where a sentence states p, Wilcoxon's
+signed-rank test over datasets decides, two-sided at 0.05. "On par" means: not significantly less accurate, which few
+datasets make likely.
 """
-_RANKS = """
-## Average ranks
-
-Rank 1 is the most accurate method of a dataset. "From printed" is computed from the printed accuracies of all datasets,
-equal numbers sharing their mean rank. "Ours" is computed from our accuracies without privacy, beside the printed
-accuracies of the same datasets. Friedman's test asks whether all methods are alike. Two methods whose ranks differ by
-less than Nemenyi's critical difference are not told apart; no paper prints these two tests.
+_RANKS = """\
+[Average ranks](ranks.csv), printed and computed from the printed accuracies of all datasets, of those that are here,
+and from ours. Equal numbers share their mean rank. Friedman's test asks whether all methods are alike. Two methods
+whose ranks differ by less than Nemenyi's critical difference are not told apart; no paper prints these two tests.
 """
-_WILCOXON = """
-## MRF beside Breiman's forest: Wilcoxon's signed-rank test, table 2 of Bai et al.
-"""
-_ADVANCED = """
-## Rotation and oblique forests beside MRF: Wilcoxon's signed-rank test, table 3 of Bai et al.
-
-Numbers of datasets on which the method is significantly better or worse than MRF.
-"""
-_CONSISTENT = """
-## MRF beside the other consistent forests, table 2 of Bai et al.
-
-Numbers of datasets on which MRF is more accurate, and p of Wilcoxon's signed-rank test over datasets, one mean
-accuracy each; then the numbers of datasets on which it is significantly better or worse by the same test over folds.
-The paper prints no test of MRF beside these forests. Nemenyi's test, above, compares all methods at once and tells
-fewer apart.
-"""
-_RANK_SUM = """
-## The best private ensemble beside the others: Mann–Whitney U test, table 1 of Huang, Lei and Kabán
-
-A star marks a method that is significantly better than each of the other three private ensembles. Ours are the
-repaired ensembles at ε = 2.
-"""
-_STACKED = """
-## BMS-RF beside MRF: Wilcoxon's signed-rank test, table 3 of Song and Wang
-
-The paper marks results of BMS-RF and says that the test compares MRF with the standard forest; by the marks, it
-compares BMS-RF with MRF (Wpbc is marked, where BMS-RF is below the standard forest).
-"""
-_STATEMENTS = """
-## Statements of the texts, by the printed numbers and by our runs
-
-Where a sentence states p, Wilcoxon's signed-rank test over datasets decides, two-sided at 0.05. "On par" means: not
-significantly less accurate, which few datasets make likely.
-"""
+_STACKED = """\
+[BMS-RF beside MRF](bms-3-marks.csv) by Wilcoxon's signed-rank test: the paper marks results of BMS-RF and says that the
+test compares MRF with the standard forest; by the marks, it compares BMS-RF with MRF (Wpbc is marked, where BMS-RF is
+below the standard forest):"""
 CONSISTENT = ("Denil14", "BRF", "CompRF-C")
 
 
@@ -105,21 +69,57 @@ RANKED = (
 )
 
 
-def page(accuracies: Accuracies) -> str:
-    """The page.
+def of_bai(accuracies: Accuracies) -> list[str]:
+    """The section on ranks and tests of Bai et al. and their preprint.
 
     Args:
         accuracies: over folds, by the key of the task on the first fold, as in
             ``research.papers``.
     """
-    lines = [_HEAD, _RANKS]
-    for ranked in RANKED:
-        lines += [f"### {ranked.title}\n", *_ranks(ranked, accuracies), ""]
-    lines += [_WILCOXON, *_wilcoxon(accuracies), _CONSISTENT, *_consistent(accuracies)]
-    lines += [_ADVANCED, *advanced(accuracies)]
-    lines += [_RANK_SUM, *_rank_sum(accuracies), _STACKED, *_stacked(accuracies)]
-    lines += [_STATEMENTS, *map(str, statements(accuracies))]
-    return "\n".join(lines) + "\n"
+    return [
+        _TESTS.format(title="Ranks and tests"),
+        _RANKS,
+        *(f"* {ranked.title}. {_rank_tests(ranked, accuracies)}" for ranked in RANKED),
+        "\nMRF [beside Breiman's forest](mrf-2-marks.csv) by Wilcoxon's signed-rank test over folds: "
+        f"{_marks('mrf-2', 'MRF', 'Breiman', accuracies).sentence} [Beside the other consistent forests]"
+        "(mrf-2-rivals.csv) the paper prints no test. Numbers of datasets on which other forests are significantly "
+        "better or worse than MRF, and of marks that are equal to the printed ones or opposite:\n",
+        *advanced(accuracies),
+        "",
+        *findings.listed(statements_of_bai(accuracies)),
+    ]
+
+
+def of_huang(accuracies: Accuracies) -> list[str]:
+    """The section on tests of Huang, Lei and Kabán."""
+    _, sentence = _rank_sum(accuracies)
+    return [
+        _TESTS.format(title="Tests"),
+        "A star marks [the private ensemble](spe-1-stars.csv) that is significantly better than each of the other "
+        f"three, by the Mann–Whitney U test. {sentence}\n",
+        *findings.listed(statements_of_huang()),
+    ]
+
+
+def of_song(accuracies: Accuracies) -> list[str]:
+    """The section on tests of Song and Wang."""
+    return [
+        _TESTS.format(title="Tests"),
+        f"{_STACKED} {_marks('bms-3', 'BMS-RF', 'MRF', accuracies).sentence}\n",
+        *findings.listed(statements_of_song(accuracies)),
+    ]
+
+
+def files(accuracies: Accuracies) -> dict[str, str]:
+    """The CSV files behind the sections, by name."""
+    stars, _ = _rank_sum(accuracies)
+    return {
+        "ranks.csv": _rank_rows(accuracies),
+        "mrf-2-marks.csv": _marks("mrf-2", "MRF", "Breiman", accuracies).text,
+        "mrf-2-rivals.csv": _consistent(accuracies),
+        "spe-1-stars.csv": stars,
+        "bms-3-marks.csv": _marks("bms-3", "BMS-RF", "MRF", accuracies).text,
+    }
 
 
 def cells_of(table: str) -> dict[tuple[str, str], Cell]:
@@ -150,61 +150,86 @@ def _plain(cell: Cell, accuracies: Accuracies) -> Sequence[float]:
     return accuracies.get(cell.plain.key, ()) if cell.plain is not None else ()
 
 
-def _ranks(ranked: Ranked, accuracies: Accuracies) -> Iterator[str]:
-    printed = {
-        method: rank
-        for (_, method), rank in printed_further.numbers(ranked.item).items()
-    }
-    methods = list(printed)
-    theirs = matrix(ranked.table, methods, lambda cell: cell.printed)
-    ours = matrix(
-        ranked.table,
-        methods,
-        lambda cell: (
-            float(np.mean(runs)) if (runs := _plain(cell, accuracies)) else None
-        ),
-    )
-    all_of_them = _array(
-        row for dataset, row in theirs.items() if dataset not in ranked.absent
-    )
-    common = [dataset for dataset in ours if dataset not in ranked.absent]
-    same, here = (
-        _array(rows[dataset] for dataset in common) for rows in (theirs, ours)
-    )
-    columns = [
-        significance.average_ranks(numbers) for numbers in (all_of_them, same, here)
-    ]
-    head = (
-        "method",
-        "printed",
-        "from printed",
-        f"from printed, {len(common)} datasets",
-        f"ours, {len(common)} datasets",
-    )
-    yield from findings.table(
-        head,
-        (
+@dataclass(frozen=True, eq=False)
+class _Numbers:
+    """Accuracies of a table with ranks, a row for each dataset.
+
+    Attributes:
+        methods: columns.
+        common: datasets that have runs.
+        printed: printed accuracies of all datasets.
+        same: of those that have runs.
+        ours: our means, of those that have runs.
+    """
+
+    methods: Sequence[str]
+    common: Sequence[str]
+    printed: NDArray[np.float64]
+    same: NDArray[np.float64]
+    ours: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, ranked: Ranked, accuracies: Accuracies) -> _Numbers:
+        """The accuracies of a table."""
+        methods = [method for _, method in printed_further.numbers(ranked.item)]
+        theirs = matrix(ranked.table, methods, lambda cell: cell.printed)
+        ours = matrix(
+            ranked.table,
+            methods,
+            lambda cell: (
+                float(np.mean(runs)) if (runs := _plain(cell, accuracies)) else None
+            ),
+        )
+        common = [dataset for dataset in ours if dataset not in ranked.absent]
+        of_all = (row for name, row in theirs.items() if name not in ranked.absent)
+        same, here = (_array(rows[name] for name in common) for rows in (theirs, ours))
+        return cls(methods, common, _array(of_all), same, here)
+
+
+def _rank_rows(accuracies: Accuracies) -> str:
+    rows = []
+    for ranked in RANKED:
+        numbers = _Numbers.of(ranked, accuracies)
+        if not numbers.common:
+            continue
+        columns = [
+            significance.average_ranks(of)
+            for of in (numbers.printed, numbers.same, numbers.ours)
+        ]
+        printed = {
+            method: rank
+            for (_, method), rank in printed_further.numbers(ranked.item).items()
+        }
+        rows += [
             (
+                ranked.title,
                 method,
                 f"{printed[method]:g}",
                 *(f"{ranks[place]:.2f}" for ranks in columns),
+                str(len(numbers.common)),
             )
-            for place, method in enumerate(methods)
-        ),
+            for place, method in enumerate(numbers.methods)
+        ]
+    head = ("table", "method", "printed", "from printed")
+    return findings.csv_text(
+        (*head, "from printed, datasets here", "ours", "datasets here"), rows
     )
-    cells = cells_of(ranked.table)
-    counts = (
-        len(_plain(cells[dataset, method], accuracies))
-        for dataset in common
-        for method in methods
+
+
+def _rank_tests(ranked: Ranked, accuracies: Accuracies) -> str:
+    """The tests of Friedman and Nemenyi on a table, by the printed accuracies and by
+    ours.
+    """
+    numbers = _Numbers.of(ranked, accuracies)
+    basis = _basis(ranked.table, numbers.methods, numbers.common)
+    return " ".join(
+        f"By {name}: {_tests(numbers.methods, of)}"
+        for name, of in (
+            (f"printed accuracies of {len(numbers.printed)} datasets", numbers.printed),
+            (f"our accuracies ({basis})", numbers.ours),
+        )
+        if len(of) > 1
     )
-    yield f"\nOurs are means of {findings.range_of(set(counts))} folds."
-    basis = _basis(ranked.table, methods, common)
-    for name, numbers in (
-        (f"printed accuracies of {len(all_of_them)} datasets", all_of_them),
-        (f"our accuracies ({basis})", here),
-    ):
-        yield f"\nBy {name}: {_tests(methods, numbers)}"
 
 
 def _basis(
@@ -268,24 +293,31 @@ def marks_beside(
 
 
 def _agreement(
-    printed: Mapping[str, str], ours: Mapping[str, tuple[str, int]], basis: str
-) -> str:
-    """A sentence on how often two sets of marks agree or contradict each other."""
+    printed: Mapping[str, str], ours: Mapping[str, tuple[str, int]]
+) -> tuple[int, int]:
+    """On how many datasets two sets of marks are equal, and opposite."""
     pairs = [(printed.get(dataset, ""), mark) for dataset, (mark, _) in ours.items()]
-    same = sum(first == second for first, second in pairs)
-    opposite = sum(
-        {first, second} == {significance.BETTER, significance.WORSE}
-        for first, second in pairs
-    )
+    opposite = {significance.BETTER, significance.WORSE}
     return (
-        f"Of {len(pairs)} datasets, the marks are equal on {same} and opposite on "
-        f"{opposite} ({basis})."
+        sum(first == second for first, second in pairs),
+        sum({first, second} == opposite for first, second in pairs),
     )
 
 
-def _marks_table(
-    table: str, method: str, rival: str, accuracies: Accuracies
-) -> Iterator[str]:
+@dataclass(frozen=True)
+class _Marks:
+    """Printed marks of a method beside a rival, and ours.
+
+    Attributes:
+        text: a CSV file.
+        sentence: on how often they agree.
+    """
+
+    text: str
+    sentence: str
+
+
+def _marks(table: str, method: str, rival: str, accuracies: Accuracies) -> _Marks:
     printed = {
         dataset: mark
         for (dataset, name), mark in printed_further.marks(table).items()
@@ -303,9 +335,9 @@ def _marks_table(
             (
                 dataset,
                 f"{gap:+.2f}",
-                printed.get(dataset, "–"),
+                printed.get(dataset, ""),
                 f"{of_ours:+.2f}",
-                mark or "–",
+                mark,
                 str(n_folds),
             )
         )
@@ -317,12 +349,12 @@ def _marks_table(
         "our mark",
         "folds",
     )
-    yield from findings.table(head, rows)
-    yield f"\n{_agreement(printed, ours, _basis(table, (method, rival), list(ours)))}"
-
-
-def _wilcoxon(accuracies: Accuracies) -> Iterator[str]:
-    return _marks_table("mrf-2", "MRF", "Breiman", accuracies)
+    same, opposite = _agreement(printed, ours)
+    return _Marks(
+        findings.csv_text(head, rows),
+        f"of {len(ours)} datasets, the printed marks and ours are equal on {same} and opposite on {opposite} "
+        f"({_basis(table, (method, rival), list(ours))}).",
+    )
 
 
 @dataclass(frozen=True)
@@ -377,7 +409,7 @@ def contests(
     return Contest.of(printed), Contest.of(ours)
 
 
-def _consistent(accuracies: Accuracies) -> Iterator[str]:
+def _consistent(accuracies: Accuracies) -> str:
     rows = []
     for rival in CONSISTENT:
         marks = marks_beside("mrf-2", "MRF", rival, accuracies)
@@ -400,18 +432,14 @@ def _consistent(accuracies: Accuracies) -> Iterator[str]:
             )
         )
     head = ("rival", "printed", "p", "ours", "p", "ours better", "worse", "folds")
-    yield from findings.table(head, rows)
-
-
-def _stacked(accuracies: Accuracies) -> Iterator[str]:
-    return _marks_table("bms-3", "BMS-RF", "MRF", accuracies)
+    return findings.csv_text(head, rows)
 
 
 def advanced(accuracies: Accuracies) -> Iterator[str]:
     """The lines on rotation and oblique forests beside MRF: how many datasets are
     marked, printed and ours.
     """
-    printed, rows, sentences = printed_further.marks("mrf-3"), [], []
+    printed, rows = printed_further.marks("mrf-3"), []
     for method in printed_tables.TABLES["mrf-3"].methods:
         if method == "MRF":
             continue
@@ -427,9 +455,8 @@ def advanced(accuracies: Accuracies) -> Iterator[str]:
             for mark in (significance.BETTER, significance.WORSE)
         ]
         n_folds = findings.range_of({n_folds for _, n_folds in ours.values()})
-        rows.append((method, *counts, str(len(ours)), n_folds))
-        basis = _basis("mrf-3", (method, "MRF"), list(ours))
-        sentences.append(f"* {method}: {_agreement(of_method, ours, basis)}")
+        agreement = map(str, _agreement(of_method, ours))
+        rows.append((method, *counts, *agreement, str(len(ours)), n_folds))
     head = (
         "method",
         "printed better",
@@ -438,12 +465,12 @@ def advanced(accuracies: Accuracies) -> Iterator[str]:
         "worse",
         "ours better",
         "worse",
+        "equal",
+        "opposite",
         "datasets here",
         "folds",
     )
     yield from findings.table(head, rows)
-    yield ""
-    yield from sentences
 
 
 PRIVATE_ENSEMBLES = ("SPE", "SRT", "RDT", "MaxTree")
@@ -462,7 +489,8 @@ def star(runs: Mapping[str, Sequence[float]]) -> str:
     return best if stands else ""
 
 
-def _rank_sum(accuracies: Accuracies) -> Iterator[str]:
+def _rank_sum(accuracies: Accuracies) -> tuple[str, str]:
+    """The CSV file of stars, and a sentence on how often they agree."""
     cells, printed = cells_of("spe-1"), dict(printed_further.marks("spe-1").keys())
     rows, equal = [], 0
     for dataset in dict.fromkeys(dataset for dataset, _ in cells):
@@ -484,33 +512,72 @@ def _rank_sum(accuracies: Accuracies) -> Iterator[str]:
             (
                 dataset,
                 best,
-                printed.get(dataset, "–"),
+                printed.get(dataset, ""),
                 ours,
-                star(runs) or "–",
+                star(runs),
                 str(n_folds),
             )
         )
-    yield from findings.table(
-        ("dataset", "printed best", "printed star", "our best", "our star", "folds"),
-        rows,
-    )
     datasets = [dataset for dataset, *_ in rows]
     basis = _basis("spe-1", PRIVATE_ENSEMBLES, datasets, private=True)
-    yield (
-        f"\nThe stars are equal, or absent in both, on {equal} of {len(rows)} datasets "
-        f"({basis})."
+    head = ("dataset", "printed best", "printed star", "our best", "our star", "folds")
+    return findings.csv_text(head, rows), (
+        f"Printed stars and ours are equal, or absent in both, on {equal} of {len(rows)} datasets ({basis})."
     )
 
 
-def statements(accuracies: Accuracies) -> list[Finding]:
-    """Statements of the texts on their own tables, beside the printed numbers and our
-    runs.
-    """
-    table_2, private = cells_of("mrf-2"), cells_of("spe-1")
+def statements_of_bai(accuracies: Accuracies) -> list[Finding]:
+    """Statements of Bai et al. and of the preprint."""
+    table_2 = cells_of("mrf-2")
     datasets = list(dict.fromkeys(dataset for dataset, _ in table_2))
     over = {rival: _n_above(table_2, "MRF", rival) for rival in ("Breiman", "CompRF-I")}
     best = list(printed_further.marks("mrf-2").values()).count(significance.BETTER)
     splits = _n_above(table_2, "Breiman+M", "Breiman+SE")
+    basis = "printed numbers of table 2 of Bai et al."
+    return [
+        *_of_significance(accuracies, basis),
+        *_on_par(
+            "mrf-2",
+            "Breiman",
+            "its performance “is on par with the standard RF” (abstract)",
+            accuracies,
+        ),
+        *_on_par(
+            "mrf-3",
+            "HobRaF",
+            "MRF “is still on par with that of the HobRaF”",
+            accuracies,
+        ),
+        _of_two_percent(table_2, datasets, basis),
+        Finding(
+            "MRF has a higher accuracy than CompRF-I “on twenty-two datasets”.",
+            f"on {over['CompRF-I']}.",
+            HOLDS if over["CompRF-I"] == 22 else FAILS,
+            basis,
+        ),
+        Finding(
+            "MRF “surpasses Breiman's original RF on fourteen datasets, where the advantage … is statistically "
+            "significant on eleven”.",
+            f"on {over['Breiman']}, of which {best} are marked.",
+            HOLDS if (over["Breiman"], best) == (14, 11) else FAILS,
+            basis,
+        ),
+        *_of_the_preprint(table_2),
+        Finding(
+            "“Breiman+M is better than that of the Breiman+SE in most cases”.",
+            f"on {splits} of {len(datasets)} datasets.",
+            HOLDS if 2 * splits > len(datasets) else FAILS,
+            basis,
+        ),
+    ]
+
+
+def statements_of_huang() -> list[Finding]:
+    """Statements of Huang, Lei and Kabán."""
+    private, basis = (
+        cells_of("spe-1"),
+        "printed numbers of table 1 of Huang, Lei and Kabán",
+    )
     worse = [
         dataset for dataset, method in printed_further.marks("spe-1") if method != "SPE"
     ]
@@ -532,64 +599,25 @@ def statements(accuracies: Accuracies) -> list[Finding]:
         if method == "SPE"
     }
     widest = max(lead, key=lambda dataset: lead[dataset])
-    of_bai, of_huang = (
-        f"printed numbers of table {number} of {paper}"
-        for number, paper in ((2, "Bai et al."), (1, "Huang, Lei and Kabán"))
-    )
     return [
-        *_of_significance(accuracies, of_bai),
-        *_on_par(
-            "mrf-2",
-            "Breiman",
-            "its performance “is on par with the standard RF” (abstract)",
-            accuracies,
-        ),
-        *_on_par(
-            "mrf-3",
-            "HobRaF",
-            "MRF “is still on par with that of the HobRaF”",
-            accuracies,
-        ),
-        _of_two_percent(table_2, datasets, of_bai),
-        Finding(
-            "MRF has a higher accuracy than CompRF-I “on twenty-two datasets”.",
-            f"on {over['CompRF-I']}.",
-            HOLDS if over["CompRF-I"] == 22 else FAILS,
-            of_bai,
-        ),
-        Finding(
-            "MRF “surpasses Breiman's original RF on fourteen datasets, where the advantage … is statistically "
-            "significant on eleven”.",
-            f"on {over['Breiman']}, of which {best} are marked.",
-            HOLDS if (over["Breiman"], best) == (14, 11) else FAILS,
-            of_bai,
-        ),
-        *_of_the_preprint(table_2),
-        *_of_song(accuracies),
-        Finding(
-            "“Breiman+M is better than that of the Breiman+SE in most cases”.",
-            f"on {splits} of {len(datasets)} datasets.",
-            HOLDS if 2 * splits > len(datasets) else FAILS,
-            of_bai,
-        ),
         Finding(
             "“the only data set where our method is significantly worse is the Nursery data set”.",
             f"of the datasets where another method leads, {', '.join(worse)} has a star; {', '.join(unmarked)} have "
             "none. Without a star the leader is not better than each of the other three; it may be better than SPE.",
             OPEN if worse == ["Nursery"] else FAILS,
-            of_huang,
+            basis,
         ),
         Finding(
             "“Out of 22 total data sets tested”.",
             f"table 1 has {n_private}.",
             HOLDS if n_private == 22 else FAILS,
-            of_huang,
+            basis,
         ),
         Finding(
             "“The largest improvement is more than 25%, obtained on the Robot data set”.",
             f"the largest lead of SPE over the best of the other three is {lead[widest]:.1f} points, on {widest}.",
             HOLDS if widest == "Robot" and lead[widest] > 25 else FAILS,
-            of_huang,
+            basis,
         ),
         *_of_semi_supervised(),
     ]
@@ -699,8 +727,8 @@ def _basis_here(table: str, methods: Sequence[str], accuracies: Accuracies) -> s
     return _basis(table, methods, here)
 
 
-def _of_song(accuracies: Accuracies) -> list[Finding]:
-    """Statements on table 3 of Song and Wang."""
+def statements_of_song(accuracies: Accuracies) -> list[Finding]:
+    """Statements of Song and Wang."""
     cells, printed = cells_of("bms-3"), "printed numbers of table 3 of Song and Wang"
     datasets = list(dict.fromkeys(dataset for dataset, _ in cells))
     n_marked = list(printed_further.marks("bms-3").values()).count(significance.BETTER)

@@ -1,8 +1,11 @@
-"""Writes the page on figures 2 to 5, table 4 and the times of Song and Wang."""
+"""The sections on figures 2 to 5, table 4 and the times of Song and Wang, and the files
+behind them.
+"""
 
 from __future__ import annotations
 
 import statistics
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise, product
 
@@ -18,54 +21,46 @@ from research.papers.ablations import (
 )
 from research.papers.findings import Difference, Finding
 from research.papers.huang_page import percents
-from research.printed_pages import N_CLASSES
+from research.printed_pages import N_CLASSES, SMALL
 from research.reference.literal_rules import vote_ceiling
 from research.runs import Task
 
-NAME = "song-figures.md"
 NAMES = ("song-figure-2", "song-figure-4", "song-figure-5", "song-table-4")
 
-_HEAD = """# Song and Wang: figures 2 to 5, table 4, and times
+_FIGURE_2 = """\
+## Figures 2 and 3: accuracy and time by p1 and p2
 
-The figures have no numbers in our text, so the paper's sentences, translated, stand beside what our runs show. Each
-sentence after "Here" is computed from the runs. A difference decides if a t-test on pairs of runs rejects zero at
-0.05; ± is one standard error there, and the standard deviation in tables. Each table states the folds of its numbers.
-{rule}
-
-    python -m research.papers.ablation_runs DATA --names {names}
-"""
-_FIGURE_2 = """
-## Figure 2: accuracy by p1 and p2
-
-Mean accuracy in percent of `bms-rf-plain` with one layer of {n_trees} trees; the paper does not print theirs. Rows are
-p1, columns p2. The columns after the empty one are figure 3: CPU seconds.
+[Mean accuracy and CPU seconds](song-figure-2.csv) of `bms-rf-plain` with one layer of {n_trees} trees; the paper does
+not print theirs. Its sentences are translated.
 """
 _FIGURE_4 = """
 ## Figure 4: number of trees, without privacy
 
-Accuracy in percent of `bms-rf-plain` with three layers, and p1 and p2 of table 5, beside `mrf-plain` with as many
-trees. Our text does not name the eight datasets of the figure; these are eight of table 3.
+[Accuracy](song-figure-4.csv) of `bms-rf-plain` with three layers, and p1 and p2 of table 5, beside `mrf-plain` with as
+many trees. Our text does not name the eight datasets of the figure; these are eight of table 3.
 """
 _FIGURE_5 = """
-## Figure 5: number of trees and ε
+## Figure 5: number of trees and budget
 
-Mean accuracy in percent of BMS-RF with three layers / MRF, with as many trees: as printed, and repaired (`bms-rf`,
-`mrf`) at the same ε. As printed every layer has all of ε, split points follow the values present and the next layer
-sees exact class shares, so that the loss is infinite ([proof](../../proofs/bms-rf.md)). "At most" is what the printed
-labels of BMS-RF can reach in the mean on any rows. Ties of votes are drawn, as in Bai et al. One draw labels all rows
-of a leaf, so that a mean of ten folds can be above "at most" by chance. Datasets are those that the text names.
+[Mean accuracy](song-figure-5.csv) of BMS-RF with three layers / MRF, with as many trees: as printed, and repaired
+(`bms-rf`, `mrf`) at the same ε. As printed every layer has all of ε, split points follow the values present and the
+next layer sees exact class shares, so that the loss is infinite ([proof](../../proofs/bms-rf.md)). "At most" is what
+the printed labels of BMS-RF can reach in the mean on any rows. Ties of votes are drawn, as in Bai et al. One draw
+labels all rows of a leaf, so that a mean of ten folds can be above "at most" by chance. Datasets are those that the
+text names.
 """
 _TIMES = """
 ## Times of table 3
 
-Printed seconds beside the median seconds of our first ten folds of [table 3](paper-song.md#table-3), for growth and
-prediction, with the stop of section 3.2 of Bai et al., whose runs had the machine to themselves. The
+[Printed seconds](song-times.csv) beside the median seconds of our first ten folds of [table 3](#table-3), for growth
+and prediction, with the stop of section 3.2 of Bai et al., whose runs had the machine to themselves. The
 paper does not say what its seconds contain, so the share of MRF's time that BMS-RF takes is what compares.
 """
 _TABLE_4 = """
 ## Table 4: rotation and oblique forests
 
-Accuracy in percent. The column of BMS-RF in table 4 repeats table 3, so [table 3](paper-song.md#table-3) has its runs.
+[Accuracy](song-table-4.csv) without columns for other and missing values, as in table 3 of
+[Bai et al.](paper-bai.md#table-3). The column of BMS-RF repeats [table 3](#table-3), which has its runs.
 """
 NARROW = "wine_quality_red"
 """The dataset of figure 2 with few features: 11, where the others have 60 and 90."""
@@ -95,12 +90,12 @@ def is_timed(algorithm: str) -> bool:
     return algorithm in TIMED or algorithm.startswith(f"{TIMED[-1]},")
 
 
-def page(
+def sections(
     values: Mapping[str, Values],
     seconds_of_dropout: Mapping[Task, Sequence[float]],
     seconds_of_table: Seconds,
-) -> str:
-    """The page.
+) -> list[str]:
+    """The sections.
 
     Args:
         values: of the runs, by the names of :data:`NAMES`.
@@ -109,48 +104,57 @@ def page(
         seconds_of_table: of table 3.
     """
     figure_2, figure_4, figure_5, table_4 = (values[name] for name in NAMES)
-    lines = [
-        _HEAD.format(names=" ".join(NAMES), rule=findings.RULE),
+    dropped = [
+        ablations.dropout_task(*setting)
+        for setting in product(DROPOUT_DATASETS, RATES, RATES)
+    ]
+    budgeted = [
+        task
+        for setting in product(BUDGET_DATASETS, BUDGET_SIZES, BUDGETS)
+        for pair in BUDGETED.values()
+        for task in pair(*setting)
+    ]
+    return [
         _FIGURE_2.format(n_trees=ablations.DROPOUT_TREES),
-    ]
-    lines += [
-        *_figure_2(figure_2, seconds_of_dropout),
+        f"{findings.folds(figure_2, dropped)}\n",
+        *findings.listed(findings_of_figure_2(figure_2)),
+        *findings.listed(findings_of_figure_3(seconds_of_dropout)),
         _FIGURE_4,
-        *_figure_4(figure_4),
+        *findings.listed(findings_of_figure_4(figure_4)),
         _FIGURE_5,
-        *_figure_5(figure_5),
+        f"{findings.folds(figure_5, budgeted)}\n",
+        *findings.listed(findings_of_figure_5(figure_5)),
+        _TIMES,
+        *findings.listed([finding_of_times(seconds_of_table)]),
+        _TABLE_4,
+        _beside_table_4(table_4),
     ]
-    lines += [_TIMES, *_times(seconds_of_table), _TABLE_4, *_table_4(table_4)]
-    return "\n".join(lines) + "\n"
 
 
-def _figure_2(values: Values, seconds: Mapping[Task, Sequence[float]]) -> Iterator[str]:
-    columns = (
-        "dataset",
-        "p1",
-        *(f"p2 = {p2}" for p2 in RATES),
-        "",
-        *(f"{p2}, s" for p2 in RATES),
-    )
+def files(
+    values: Mapping[str, Values],
+    seconds_of_dropout: Mapping[Task, Sequence[float]],
+    seconds_of_table: Seconds,
+) -> dict[str, str]:
+    """The CSV files behind the sections, by name; arguments as in :func:`sections`."""
+    figure_2, figure_4, figure_5, table_4 = (values[name] for name in NAMES)
+    return {
+        "song-figure-2.csv": _figure_2(figure_2, seconds_of_dropout),
+        "song-figure-4.csv": _figure_4(figure_4),
+        "song-figure-5.csv": _figure_5(figure_5),
+        "song-times.csv": _times(seconds_of_table),
+        "song-table-4.csv": _table_4(table_4),
+    }
+
+
+def _figure_2(values: Values, seconds: Mapping[Task, Sequence[float]]) -> str:
     rows = []
-    for dataset, p1 in product(DROPOUT_DATASETS, RATES):
-        tasks = [ablations.dropout_task(dataset, p1, p2) for p2 in RATES]
-        shown = (
-            f"{statistics.fmean(runs):.1f}"
-            if (runs := percents(values, [task]))
-            else "–"
-            for task in tasks
-        )
-        times = (
-            f"{statistics.fmean(seconds[task]):.2f}" if seconds.get(task) else "–"
-            for task in tasks
-        )
-        rows.append((dataset, p1, *shown, "", *times))
-    yield from findings.table(columns, rows)
-    settings = product(DROPOUT_DATASETS, RATES, RATES)
-    tasks = [ablations.dropout_task(*setting) for setting in settings]
-    yield f"\n{findings.folds(values, tasks)}\n"
-    yield from map(str, (*findings_of_figure_2(values), *findings_of_figure_3(seconds)))
+    for dataset, p1, p2 in product(DROPOUT_DATASETS, RATES, RATES):
+        task = ablations.dropout_task(dataset, p1, p2)
+        if runs := percents(values, [task]):
+            time = f"{statistics.fmean(seconds[task]):.2f}"
+            rows.append((dataset, p1, p2, f"{statistics.fmean(runs):.1f}", time))
+    return findings.csv_text(("dataset", "p1", "p2", "accuracy", "seconds"), rows)
 
 
 def findings_of_figure_2(values: Values) -> list[Finding]:
@@ -238,11 +242,11 @@ def findings_of_figure_3(seconds: Mapping[Task, Sequence[float]]) -> list[Findin
     ]
 
 
-def _figure_4(values: Values) -> Iterator[str]:
+def _figure_4(values: Values) -> str:
     columns = ("dataset", "forest", *map(findings.trees, ablations.STACKED_SIZES))
     rows = []
     for dataset in ablations.STACKED_DATASETS:
-        for place, name in enumerate(("`bms-rf-plain`", "`mrf-plain`")):
+        for place, name in enumerate(("bms-rf-plain", "mrf-plain")):
             tasks = [
                 ablations.stacked_tasks(dataset, n_trees)[place]
                 for n_trees in ablations.STACKED_SIZES
@@ -254,9 +258,7 @@ def _figure_4(values: Values) -> Iterator[str]:
                     *(findings.text_of(percents(values, [task])) for task in tasks),
                 )
             )
-    yield from findings.table(columns, rows)
-    yield ""
-    yield from map(str, findings_of_figure_4(values))
+    return findings.csv_text(columns, rows)
 
 
 def findings_of_figure_4(values: Values) -> list[Finding]:
@@ -332,7 +334,7 @@ BUDGETED: Mapping[str, Pair] = {
 """Both forms of the forests of figure 5; the paper's sentences are on the first."""
 
 
-def _figure_5(values: Values) -> Iterator[str]:
+def _figure_5(values: Values) -> str:
     columns = ("dataset", "ε", "forests", *map(findings.trees, BUDGET_SIZES))
     rows = []
     for dataset, epsilon in product(BUDGET_DATASETS, BUDGETS):
@@ -347,15 +349,7 @@ def _figure_5(values: Values) -> Iterator[str]:
             for n_trees in BUDGET_SIZES
         )
         rows.append((dataset, epsilon, "at most", *most))
-    yield from findings.table(columns, rows)
-    tasks = [
-        task
-        for setting in product(BUDGET_DATASETS, BUDGET_SIZES, BUDGETS)
-        for pair in BUDGETED.values()
-        for task in pair(*setting)
-    ]
-    yield f"\n{findings.folds(values, tasks)}\n"
-    yield from map(str, findings_of_figure_5(values))
+    return findings.csv_text(columns, rows)
 
 
 def _both(values: Values, tasks: Sequence[Task]) -> str:
@@ -495,7 +489,7 @@ def time_shares(seconds: Seconds) -> dict[str, tuple[float, float]]:
     return shares
 
 
-def _times(seconds: Seconds) -> Iterator[str]:
+def _times(seconds: Seconds) -> str:
     printed, shares, rows = (
         printed_further.numbers("bms-3-time"),
         time_shares(seconds),
@@ -514,8 +508,7 @@ def _times(seconds: Seconds) -> Iterator[str]:
         "BMS-RF / MRF, printed",
         "ours",
     )
-    yield from findings.table(columns, rows)
-    yield f"\n{finding_of_times(seconds)}"
+    return findings.csv_text(columns, rows)
 
 
 def finding_of_times(seconds: Seconds) -> Finding:
@@ -560,27 +553,40 @@ def _median(seconds: Seconds, file: str, slug: str) -> str:
     return f"{statistics.median(runs):.2f}" if runs else "–"
 
 
-def _table_4(values: Values) -> Iterator[str]:
-    printed, rows, gaps = printed_further.numbers("bms-4"), [], []
-    for dataset, method in product(ablations.ADVANCED_DATASETS, ablations.OBLIQUE):
-        ours = percents(values, [ablations.advanced_task(dataset, method)])
-        if ours:
-            gaps.append(statistics.fmean(ours) - printed[dataset, method])
-            rows.append(
-                (
-                    dataset,
-                    method,
-                    f"{printed[dataset, method]:.2f}",
-                    findings.text_of(ours),
-                    f"{gaps[-1]:+.1f}",
-                )
+def _gaps_of_table_4(values: Values) -> Iterator[tuple[str, str, float, list[float]]]:
+    """Dataset, method, printed accuracy and ours in percent, of the cells with runs."""
+    printed = printed_further.numbers("bms-4")
+    for place in product(ablations.ADVANCED_DATASETS, ablations.OBLIQUE):
+        if ours := percents(values, [ablations.advanced_task(*place)]):
+            yield *place, printed[place], ours
+
+
+def _table_4(values: Values) -> str:
+    return findings.csv_text(
+        ("dataset", "method", "printed", "ours", "difference"),
+        (
+            (
+                dataset,
+                method,
+                f"{printed:.2f}",
+                findings.text_of(ours),
+                f"{statistics.fmean(ours) - printed:+.1f}",
             )
-    yield from findings.table(
-        ("dataset", "method", "printed", "ours", "difference"), rows
+            for dataset, method, printed, ours in _gaps_of_table_4(values)
+        ),
     )
-    near = sum(abs(gap) <= 2 for gap in gaps)
-    yield (
-        f"\nOurs is within two points of the printed number in {near} of {len(gaps)} cases. The other differences are "
-        "not explained, but for WineQuality-White with MPSVM-N: 44.88 is the share of its largest class, and table 3 "
-        "of Bai et al. prints it, too."
+
+
+def _beside_table_4(values: Values) -> str:
+    far, cells = defaultdict[str, list[str]](list), list(_gaps_of_table_4(values))
+    for dataset, method, printed, ours in cells:
+        gap = statistics.fmean(ours) - printed
+        if abs(gap) > SMALL:
+            far[dataset].append(f"{method} {gap:+.1f}")
+    named = (f"{dataset} {', '.join(gaps)}" for dataset, gaps in far.items())
+    n_near = len(cells) - sum(map(len, far.values()))
+    return (
+        f"Ours is within two points of the printed number in {n_near} of {len(cells)} cases. The other differences are "
+        f"not explained: {'; '.join(named)}. The printed number of WineQuality-White with MPSVM-N, 44.88, is the share "
+        "of its largest class, and table 3 of Bai et al. prints it, too."
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from research.papers import dropout_theory, items_page
+from research.papers import dropout_theory, items
 from research.papers.dropout_theory import least_size, promised
 
 PAGE = Path(__file__).parents[4] / "docs" / "references.md"
@@ -70,5 +70,5 @@ def test_the_item_says_how_far_p1_d_is_from_the_root_of_d() -> None:
     ratios = [
         dropout_theory.kept_over_root(dataset) for dataset in dropout_theory.FEATURES
     ]
-    (item,) = (item for item in items_page.items() if item.item == "Section 2.4")
+    (item,) = (item for item in items.items() if item.item == "Section 2.4")
     assert f"p1 d is {min(ratios):.1f} to {max(ratios):.1f} times √d" in item.remark

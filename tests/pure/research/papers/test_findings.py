@@ -101,14 +101,15 @@ def test_one_of_many_below_zero_by_chance_refutes_nothing() -> None:
     assert findings.by_signs([chance, *[UP] * 9]) == OPEN
 
 
-@pytest.mark.parametrize("name", [huang_page.NAME, mrf_page.NAME, song_page.NAME])
+@pytest.mark.parametrize("name", ["paper-huang.md", "paper-bai.md", "paper-song.md"])
 def test_committed_verdicts_on_counted_cases_follow_the_rule_of_their_page(
     name: str,
 ) -> None:
     lines = (tables.RESULTS / name).read_text(encoding="utf-8").splitlines()
-    n_judged = 0
-    for line in (line for line in lines if line.startswith("* The paper:")):
-        stated, _, ours = line.partition(" Here (")
+    n_judged, stated = 0, ""
+    for line in lines:
+        statement, _, ours = line.partition(" Here (")
+        stated = statement if line.startswith("* The paper:") else stated
         counts = re.search(r"above in (\d+) of (\d+) cases, below in (\d+)", ours)
         if counts and not re.search("always|over all sets|in some cases", stated):
             above, n_cases, below = map(int, counts.groups())
@@ -119,6 +120,17 @@ def test_committed_verdicts_on_counted_cases_follow_the_rule_of_their_page(
         if counts and "always" in stated:
             assert ours.endswith(f"**{FAILS}.**")
     assert n_judged >= 3
+
+
+def test_findings_on_one_statement_stand_under_it() -> None:
+    alone = Finding("“one”.", "a run.", HOLDS, "x")
+    pair = [Finding("“two”.", "a run.", verdict, "x") for verdict in (HOLDS, FAILS)]
+    assert list(findings.listed([alone, *pair])) == [
+        "* The paper: “one”. Here (x): a run. **Holds.**",
+        "* The paper: “two”.",
+        "    * Here (x): a run. **Holds.**",
+        "    * Here (x): a run. **Does not hold.**",
+    ]
 
 
 def test_texts() -> None:

