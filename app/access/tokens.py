@@ -33,7 +33,6 @@ from functools import cache
 from pathlib import Path
 from threading import Lock
 from time import monotonic
-from typing import Any
 from urllib.parse import urlsplit
 
 import jwt
@@ -45,6 +44,7 @@ from app.access.tables import KeyRow
 from app.core import limits, stamps
 from app.core.errors import Unauthenticated, Unavailable
 from grovekeeper_common import strict_json
+from grovekeeper_common.json_types import JsonMapping, JsonObject
 
 _log = logging.getLogger(__name__)
 
@@ -208,7 +208,7 @@ def parse_key_set(text: bytes) -> dict[str, SigningKey]:
     return keys
 
 
-def _listed(text: bytes) -> list[dict[str, Any]]:
+def _listed(text: bytes) -> list[JsonObject]:
     try:
         listed = strict_json.loads(text)["keys"]
     except (ValueError, RecursionError, KeyError, TypeError):
@@ -221,7 +221,7 @@ def _listed(text: bytes) -> list[dict[str, Any]]:
     return items
 
 
-def _signing_key(item: dict[str, Any]) -> SigningKey | None:
+def _signing_key(item: JsonObject) -> SigningKey | None:
     """The key of an item; ``None`` if it is for encryption, private, symmetric, weak or
     of an unknown kind.
     """
@@ -409,7 +409,7 @@ def _names(algorithm: str) -> list[str]:
     return [algorithm, _ED25519] if algorithm == "EdDSA" else [algorithm]
 
 
-def _token(claims: Mapping[str, Any], rules: TokenRules, *, at: datetime) -> Token:
+def _token(claims: JsonMapping, rules: TokenRules, *, at: datetime) -> Token:
     subject = claims.get("sub")
     if claims.get("iss") != rules.issuer:
         raise _refused("issuer")
@@ -469,7 +469,7 @@ def _decoded(part: str) -> bytes:
         raise _refused("malformed") from None
 
 
-def _object(text: bytes) -> dict[str, Any]:
+def _object(text: bytes) -> JsonObject:
     """A JSON object without duplicate names, at any depth."""
     try:
         value = strict_json.loads(text)

@@ -15,7 +15,6 @@ from datetime import timedelta
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
 
 from anyio import to_thread
 from fastapi import Depends, FastAPI, Request, Response
@@ -75,6 +74,7 @@ from app.services.ledger.heads import Heads
 from app.wire.base import Problem
 from app.wire.inference import InferenceIn
 from app.wire.models import PredictIn
+from grovekeeper_common.json_types import JsonObject
 
 _DESCRIPTION = """\
 A lifetime privacy budget for every dataset, kept in a ledger that cannot be overdrawn; differentially private forests
@@ -196,7 +196,7 @@ def _document(app: FastAPI) -> FixedAnswer:
     return FixedAnswer.of(text.encode("utf-8"), "application/json")
 
 
-def _openapi(app: FastAPI) -> dict[str, Any]:
+def _openapi(app: FastAPI) -> JsonObject:
     schema = get_openapi(
         title=app.title,
         version=_API_VERSION,
@@ -227,7 +227,7 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
     return schema
 
 
-def _schemas_of(body: type[BaseModel]) -> dict[str, Any]:
+def _schemas_of(body: type[BaseModel]) -> JsonObject:
     """The components of a body that the service reads without the framework, which adds
     those of the other bodies.
     """
@@ -241,7 +241,7 @@ def _schemas_of(body: type[BaseModel]) -> dict[str, Any]:
     }
 
 
-def _require_key_where_it_is_missed(operation: dict[str, Any]) -> None:
+def _require_key_where_it_is_missed(operation: JsonObject) -> None:
     """Marks ``Idempotency-Key`` as required where its absence is a problem; the code
     itself treats it as optional.
     """
@@ -255,7 +255,7 @@ def _require_key_where_it_is_missed(operation: dict[str, Any]) -> None:
             )
 
 
-def _document_headers(paths: dict[str, dict[str, Any]]) -> None:
+def _document_headers(paths: dict[str, JsonObject]) -> None:
     """Add the headers of each answer to every operation of the document.
 
     What a 201 made has a ``Location`` if the API has a path on which it can be read or
@@ -273,7 +273,7 @@ def _document_headers(paths: dict[str, dict[str, Any]]) -> None:
                 }
 
 
-def _document_examples(operations: Iterable[dict[str, Any]]) -> None:
+def _document_examples(operations: Iterable[JsonObject]) -> None:
     """Adds examples to every operation of the document, where the operation has none."""
     recorded = json.loads(FILE.read_text(encoding="utf-8"))
     for operation in operations:
@@ -331,7 +331,7 @@ _NO_TELEMETRY: TelemetryConfig = {
 library sets up OpenTelemetry.
 """
 
-_HEADERS: dict[str, dict[str, Any]] = {
+_HEADERS: dict[str, JsonObject] = {
     "X-Request-Id": {
         "description": "The id under which the service's log names the request.",
         "required": True,
@@ -364,7 +364,7 @@ _HEADERS_OF_STATUS = {
 
 _RECORDED = ("application/json", "text/plain")
 FILE = Path(__file__).with_name("examples.json")
-_PROBLEM_EXAMPLES: dict[str, dict[str, Any]] = {
+_PROBLEM_EXAMPLES: dict[str, JsonObject] = {
     row.slug: {"value": row.body(f"{row.title}.")}
     for row in (*PROBLEMS.values(), INTERNAL)
     # no operation of the document has a wrong method

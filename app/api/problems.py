@@ -22,6 +22,7 @@ from starlette.routing import BaseRoute, Match
 from app.core import errors
 from app.wire.base import NO_CONTROLS, VISIBLE_LINE
 from app.wire.datasets import PUBLIC_NAME
+from grovekeeper_common.json_types import JsonMapping, JsonObject
 from grovekeeper_forests import errors as forest_errors
 from grovekeeper_forests import limits as forest_limits
 from grovekeeper_forests.errors import GrovekeeperError
@@ -38,7 +39,7 @@ class ProblemType:
     slug: str
     title: str
 
-    def body(self, detail: str) -> dict[str, Any]:
+    def body(self, detail: str) -> JsonObject:
         """The members that every problem has."""
         return {
             "type": self.slug,
@@ -248,7 +249,7 @@ _MEMBERS: Mapping[type[GrovekeeperError], Sequence[str]] = {
 """Attributes of an error that its problem shows as they are."""
 
 
-def problem_of(error: GrovekeeperError) -> tuple[dict[str, Any], ProblemType]:
+def problem_of(error: GrovekeeperError) -> tuple[JsonObject, ProblemType]:
     """Return a problem's body and its row of the table."""
     if isinstance(error, forest_errors.ParameterInvalid):
         error = errors.InvalidRequest.of(error)
@@ -295,7 +296,7 @@ def internal_error(request: Request) -> Response:
     )
 
 
-def _response(body: dict[str, Any], path: str, headers: Mapping[str, str]) -> Response:
+def _response(body: JsonObject, path: str, headers: Mapping[str, str]) -> Response:
     # whose clients look for the error in a member of this name
     if path.startswith(INFERENCE_PATHS):
         problems = [
@@ -320,7 +321,7 @@ async def on_validation_error(request: Request, error: Exception) -> NoReturn:
 
 
 def invalid_request(
-    validation: Iterable[Mapping[str, Any]], model: type[BaseModel] | None = None
+    validation: Iterable[JsonMapping], model: type[BaseModel] | None = None
 ) -> errors.InvalidRequest:
     """Return the problem of a list of validation errors of pydantic: known locations
     and slugs, never a value.
@@ -370,7 +371,7 @@ def _methods_of(request: Request) -> list[str]:
 
 def documented(
     *kinds: type[GrovekeeperError], needs_key: bool = True
-) -> dict[int | str, dict[str, Any]]:
+) -> dict[int | str, JsonObject]:
     """Return the OpenAPI ``responses`` of a route: every problem of the route, by
     status.
     """
@@ -381,7 +382,7 @@ def documented(
         every_kind.update(keyed)
     problems = {INTERNAL, *(PROBLEMS[kind] for kind in every_kind)}
     rows = sorted(problems, key=lambda row: (row.status, row.slug))
-    result: dict[int | str, dict[str, Any]] = {}
+    result: dict[int | str, JsonObject] = {}
     for row in rows:
         same_status = [other for other in rows if other.status == row.status]
         slugs = ", ".join(f"`{other.slug}`" for other in same_status)
@@ -390,7 +391,7 @@ def documented(
 
 
 @cache
-def _documented(slugs: str) -> dict[str, Any]:
+def _documented(slugs: str) -> JsonObject:
     """The response that says some problems; routes share it, which saves 0.4 MB."""
     return {
         "description": slugs,
@@ -398,7 +399,7 @@ def _documented(slugs: str) -> dict[str, Any]:
     }
 
 
-def _members(error: GrovekeeperError) -> dict[str, Any]:
+def _members(error: GrovekeeperError) -> JsonObject:
     match error:
         case errors.InvalidRequest():
             shown = error.errors[: forest_limits.MAX_REPORTED_PROBLEMS]
@@ -415,8 +416,8 @@ def _members(error: GrovekeeperError) -> dict[str, Any]:
     return {}
 
 
-def _field_problem(item: errors.FieldProblem) -> dict[str, Any]:
-    problem: dict[str, Any] = {"at": item.at, "problem": item.problem}
+def _field_problem(item: errors.FieldProblem) -> JsonObject:
+    problem: JsonObject = {"at": item.at, "problem": item.problem}
     for name in ("field", "limit", "column", "count"):
         if getattr(item, name) is not None:
             problem[name] = getattr(item, name)
@@ -426,7 +427,7 @@ def _field_problem(item: errors.FieldProblem) -> dict[str, Any]:
 
 
 def _unknown_field(
-    item: Mapping[str, Any], model: type[BaseModel] | None
+    item: JsonMapping, model: type[BaseModel] | None
 ) -> errors.FieldProblem:
     """The place of an unknown field, the fields that are accepted there, and a name
     that reads like theirs.
@@ -482,7 +483,7 @@ def _models(annotation: Any) -> list[type[BaseModel]]:
     return [model for part in get_args(annotation) for model in _models(part)]
 
 
-def _located(item: Mapping[str, Any]) -> errors.FieldProblem:
+def _located(item: JsonMapping) -> errors.FieldProblem:
     location: Sequence[Any] = item["loc"]
     slug = _SLUG_OF_PYDANTIC.get(item["type"], "invalid")
     if item["type"] == "grovekeeper":

@@ -9,7 +9,9 @@ document is made, so the start of the service takes no longer.
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
+
+from grovekeeper_common.json_types import JsonObject
 
 _FILE = Path(__file__).with_suffix(".toml")
 _SHORT_NAMES = {
@@ -18,7 +20,7 @@ _SHORT_NAMES = {
 }
 """Schemas whose class names are equal, by the name in the document."""
 
-Described: TypeAlias = tuple[str, str, dict[str, Any]]
+Described: TypeAlias = tuple[str, str, JsonObject]
 """Where it belongs, its name, and the object to describe."""
 
 
@@ -27,7 +29,7 @@ def sentences() -> dict[str, dict[str, str]]:
     return tomllib.loads(_FILE.read_text(encoding="utf-8"))
 
 
-def describe(document: dict[str, Any]) -> None:
+def describe(document: JsonObject) -> None:
     """Describe every part of a document that has a sentence. What a type says of itself
     follows the sentence.
     """
@@ -41,7 +43,7 @@ def describe(document: dict[str, Any]) -> None:
         _add(part, by_kind["properties"], place, name)
 
 
-def parameters(document: dict[str, Any]) -> Iterator[Described]:
+def parameters(document: JsonObject) -> Iterator[Described]:
     """Every parameter, with the id of its operation."""
     for methods in document["paths"].values():
         for operation in methods.values():
@@ -49,7 +51,7 @@ def parameters(document: dict[str, Any]) -> Iterator[Described]:
                 yield operation["operationId"], parameter["name"], parameter
 
 
-def properties(document: dict[str, Any]) -> Iterator[Described]:
+def properties(document: JsonObject) -> Iterator[Described]:
     """Every property of a component, with the name of its class."""
     for schema_name, schema in document["components"]["schemas"].items():
         place = _SHORT_NAMES.get(schema_name, schema_name)
@@ -57,9 +59,7 @@ def properties(document: dict[str, Any]) -> Iterator[Described]:
             yield place, name, part
 
 
-def _add(
-    described: dict[str, Any], by_name: dict[str, str], place: str, name: str
-) -> None:
+def _add(described: JsonObject, by_name: dict[str, str], place: str, name: str) -> None:
     sentence = by_name.get(f"{place}.{name}", by_name.get(name))
     if sentence is not None:
         own = described.get("description")

@@ -3,8 +3,7 @@ of rows on this machine.
 """
 
 import shlex
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 import typer
 
@@ -14,6 +13,7 @@ from grovekeeper_client.cli.command import Remote, WrongUse
 from grovekeeper_client.cli.output import Output
 from grovekeeper_client.cli.problems import ExitCode
 from grovekeeper_client.errors import column_in_words
+from grovekeeper_common.json_types import JsonMapping
 
 _MAPPED = {
     "unknown": "unknown (a category becomes OTHER; a row without a label is not learned from)",
@@ -68,7 +68,7 @@ def check(
         raise typer.Exit(ExitCode.FAILED)
 
 
-def _in_words(stated: Mapping[str, Any], suspected: Iterable[str]) -> str:
+def _in_words(stated: JsonMapping, suspected: Iterable[str]) -> str:
     """The options of a command: those that are stated, and those that are suspected
     (``name=value``), which win.
     """
@@ -84,7 +84,7 @@ def _in_words(stated: Mapping[str, Any], suspected: Iterable[str]) -> str:
     return shlex.join(words)
 
 
-def _print(output: Output, answer: Mapping[str, Any]) -> None:
+def _print(output: Output, answer: JsonMapping) -> None:
     problems = answer["problems"]
     output.say(
         "an upload would be refused:" if problems else "an upload would be stored"

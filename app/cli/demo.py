@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -37,6 +37,7 @@ from grovekeeper_client.cli.command import Client, Plain, Waiting
 from grovekeeper_client.cli.output import Output, amount
 from grovekeeper_client.errors import ApiProblem
 from grovekeeper_client.settings import ADMIN_KEY_FILE
+from grovekeeper_common.json_types import JsonObject
 from grovekeeper_forests.expected_accuracy import without_privacy
 
 BUDGET = "3"
@@ -125,7 +126,7 @@ class DemoDataset:
     of ``/predict``.
     """
 
-    schema: dict[str, Any]
+    schema: JsonObject
     n_uploaded: int
     held_out: prediction_rows.Rows
     held_out_labels: list[str]
@@ -184,7 +185,7 @@ class _Tour:
     name: str = "adult"
     model_id: str = ""
 
-    def run(self, upload: Path, folder: Path) -> dict[str, Any]:
+    def run(self, upload: Path, folder: Path) -> JsonObject:
         """Runs all steps; returns the value that ``--json`` prints."""
         self._declare()
         self._upload(upload)
@@ -277,7 +278,7 @@ class _Tour:
         statistics.show_table(self._output, released["tables"][0], indent=3)
         return str(statistics_id)
 
-    def _quote(self) -> dict[str, Any]:
+    def _quote(self) -> JsonObject:
         self._begin(
             "An analyst asks what a private forest would cost. This reads no row and costs nothing",
             f"plan {self.name} --epsilon {EPSILON}",
@@ -308,7 +309,7 @@ class _Tour:
         self._command(f"models show {self.model_id}")
         self._say(self._client.model(self.model_id)["guarantee"]["text"])
 
-    def _succeeded(self, accepted: dict[str, Any]) -> dict[str, Any]:
+    def _succeeded(self, accepted: JsonObject) -> JsonObject:
         """The job, when it has succeeded."""
         job = jobs.follow(self._client, accepted["job_id"], self._output, Waiting())
         if job["state"] != "succeeded":
@@ -356,7 +357,7 @@ class _Tour:
         )
         return accuracy, baseline
 
-    def _refused(self) -> dict[str, Any]:
+    def _refused(self) -> JsonObject:
         self._begin(
             f"Somebody asks for ε = {TOO_MUCH}. The ledger refuses, and says what would fit",
             f"train {self.name} --epsilon {TOO_MUCH}",

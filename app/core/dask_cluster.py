@@ -5,8 +5,10 @@ beyond this machine.
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 from urllib.parse import SplitResult, urlsplit
+
+from grovekeeper_common.json_types import JsonObject
 
 TLS, TCP = "tls", "tcp"
 
@@ -66,7 +68,7 @@ class DaskCluster:
         if address.scheme == TCP and not is_loopback(address.hostname or ""):
             raise ValueError("beyond this machine, a scheduler needs TLS")
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """For the child of a job."""
         values = dict(vars(self))
         for name in _FILES:
@@ -74,7 +76,7 @@ class DaskCluster:
         return values
 
     @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Self:
+    def from_json(cls, value: JsonObject) -> Self:
         """Inverse of :meth:`to_json`."""
         values = dict(value)
         for name in _FILES:

@@ -11,6 +11,7 @@ import msgspec
 from app.core import limits
 from app.core.errors import MalformedRequest, TooLarge
 from grovekeeper_common import strict_json
+from grovekeeper_common.json_types import JsonObject
 from grovekeeper_forests import limits as forest_limits
 
 
@@ -133,7 +134,7 @@ def _exact(text: str) -> int | Decimal:
     raise ValueError("a number of too many digits or too large an exponent")
 
 
-def _few_unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _few_unique(pairs: list[tuple[str, Any]]) -> JsonObject:
     if len(pairs) > limits.MAX_JSON_MEMBERS:
         raise TooLarge("the number of members of an object", limits.MAX_JSON_MEMBERS)
     return strict_json.unique(pairs)

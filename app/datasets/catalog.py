@@ -6,7 +6,7 @@ Rows are in files (:mod:`app.datasets.row_files`).
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sqlalchemy import (
     CheckConstraint,
@@ -30,6 +30,7 @@ from app.core.stamps import is_reference
 from app.datasets import unit_names
 from app.db.base import Base, PrimaryKey, find_row
 from grovekeeper_common import identifier_names
+from grovekeeper_common.json_types import JsonObject
 from grovekeeper_forests.data.schema import Schema
 from grovekeeper_forests.kept import kept_property
 from grovekeeper_forests.privacy.events import Adjacency
@@ -68,10 +69,10 @@ class DatasetRow(Base):
     id: Mapped[PrimaryKey]
     name: Mapped[str] = mapped_column(index=True)
     living_name: Mapped[str | None] = mapped_column(unique=True)
-    schema: Mapped[dict[str, Any]]
-    privacy_unit: Mapped[dict[str, Any]]
+    schema: Mapped[JsonObject]
+    privacy_unit: Mapped[JsonObject]
     protects: Mapped[str]
-    partitions: Mapped[list[dict[str, Any]]]
+    partitions: Mapped[list[JsonObject]]
     public_size: Mapped[int | None]
     population: Mapped[str | None]
     wrapped_key: Mapped[bytes | None]
@@ -182,7 +183,7 @@ class Dataset:
         return unit_names.form_of(self.row.privacy_unit)
 
     @property
-    def privacy_unit(self) -> dict[str, Any]:
+    def privacy_unit(self) -> JsonObject:
         """The privacy unit as answers show it. Datasets of an earlier version have a
         unit column without a form.
         """
@@ -207,7 +208,7 @@ class Dataset:
         return [*self.schema.warnings, *of_names]
 
     @property
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> JsonObject:
         """Who is protected, and how rows are divided into cells: the first entry of the
         account states the same.
         """

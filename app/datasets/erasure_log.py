@@ -20,13 +20,13 @@ import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
 from app.core import files
 from app.core.files import Store, StoredFile
 from app.core.sealed_files import DataKey
 from grovekeeper_common import durable_files
 from grovekeeper_common.durable_files import Existing
+from grovekeeper_common.json_types import JsonObject
 from grovekeeper_forests.kept import kept_property
 
 FOLDER = "erasures"
@@ -92,7 +92,7 @@ class ErasureLog:
     def write(
         self,
         name: str,
-        facts: dict[str, Any] | None = None,
+        facts: JsonObject | None = None,
         *,
         existing: Existing = "keep",
     ) -> None:
@@ -130,7 +130,7 @@ class ErasureLog:
                 yield ErasedUnit(row_id, facts["last_upload"])
 
     @kept_property
-    def records(self) -> dict[str, dict[str, Any]]:
+    def records(self) -> dict[str, JsonObject]:
         """The facts of every signed record, by its name."""
         records = {}
         for name, content in self._files.items():
@@ -164,10 +164,10 @@ class ErasureLog:
     def _content(self, name: str) -> bytes:
         return StoredFile(self._store, f"{FOLDER}/{name}").read_bytes()
 
-    def _facts(self, name: str, content: bytes) -> dict[str, Any] | None:
+    def _facts(self, name: str, content: bytes) -> JsonObject | None:
         note = files.note_text(content)
         match = _NOTE.fullmatch(note)
         if match is None or match["name"] != name or not self._is_signed(note):
             return None
-        facts: dict[str, Any] = json.loads(match["facts"])
+        facts: JsonObject = json.loads(match["facts"])
         return facts

@@ -16,11 +16,12 @@ The declaration says what the column holds, and the account's opening entry fixe
 
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
 import numpy as np
 
+from grovekeeper_common.json_types import JsonMapping
 from grovekeeper_forests.array_types import UInt64Array
 
 TEXT: Final = "text"
@@ -57,7 +58,7 @@ class NotAPlainInteger(ValueError):
     """
 
 
-def form_of(privacy_unit: Mapping[str, Any]) -> str:
+def form_of(privacy_unit: JsonMapping) -> str:
     """The form of the unit column of a declared privacy unit."""
     return str(privacy_unit.get("form", RAW))
 

@@ -12,6 +12,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from app.db.base import Base, PrimaryKey
 from grovekeeper_common import statistic_words
+from grovekeeper_common.json_types import JsonObject
 from grovekeeper_forests.releases.names import PROFILE, STATISTICS
 
 _QUEUED = text("state = 'queued'")
@@ -34,11 +35,11 @@ class JobPart:
     dataset_name: str
     scope: Mapping[str, Sequence[Any]]
     epochs: Sequence[str]
-    price: dict[str, Any]
+    price: JsonObject
     reservation_id: str
     label: str | None = None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """For :attr:`JobRow.task`."""
         stored = dict(vars(self))
         # most jobs name none, and keep their bytes
@@ -94,7 +95,7 @@ class JobRow(Base):
     kind: Mapped[str]
     algorithm: Mapped[str | None]
     name: Mapped[str | None]
-    task: Mapped[dict[str, Any]]
+    task: Mapped[JsonObject]
     submitted_by: Mapped[str]
     submitted_at: Mapped[datetime]
     waits_since: Mapped[datetime]

@@ -13,7 +13,6 @@ cap covers them again. Every change is an entry with a reason.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -22,6 +21,7 @@ from app.core.errors import AccountDiffers, InvalidRequest, Unavailable
 from app.ledger import chain, kept_states, populations, statements, tables
 from app.ledger.state import facts_of
 from app.ledger.tables import AccountRow, Entry, EntryKind, EntryRow
+from grovekeeper_common.json_types import JsonObject
 from grovekeeper_forests.privacy import accountants
 from grovekeeper_forests.privacy.accountants import Amount
 from grovekeeper_forests.privacy.partitions import Partitions
@@ -47,7 +47,7 @@ class NewAccount:
     adjacency: str
     cap: int
     delta: str | None
-    privacy_unit: dict[str, Any]
+    privacy_unit: JsonObject
     partitions: Partitions
     delta_set_aside: str | None = None
 

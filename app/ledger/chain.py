@@ -6,7 +6,7 @@ hashed and exported like every other, and the verifier recomputes the state in i
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from sqlalchemy.orm import Session
 from sqlalchemy.orm.attributes import set_committed_value
@@ -16,6 +16,7 @@ from app.db.database import transaction_time
 from app.ledger import kept_states, tables
 from app.ledger.checkpoints import Log
 from app.ledger.tables import CONTROL_CHAIN, AccountRow, Entry, EntryKind
+from grovekeeper_common.json_types import JsonObject
 from grovekeeper_forests.privacy import accountants
 from grovekeeper_forests.privacy.scope import Scope
 
@@ -33,10 +34,10 @@ class NewEntry:
     amount: int
     _: KW_ONLY
     actor: str
-    scope: dict[str, Any] = field(default_factory=dict)
-    event: dict[str, Any] | None = None
+    scope: JsonObject = field(default_factory=dict)
+    event: JsonObject | None = None
     job_id: str | None = None
-    details: dict[str, Any] | None = None
+    details: JsonObject | None = None
 
 
 def append(

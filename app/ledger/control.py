@@ -7,14 +7,13 @@ commits it, as the last lock of the transaction. Entries name keys, datasets, mo
 populations, never a privacy unit, a value or a count.
 """
 
-from typing import Any
-
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.db.database import insert
 from app.ledger import chain, tables
 from app.ledger.tables import CONTROL_CHAIN, AccountRow, Entry, EntryKind, EntryRow
+from grovekeeper_common.json_types import JsonObject
 from grovekeeper_forests.privacy.accountants import pure
 
 CHAIN = CONTROL_CHAIN
@@ -41,7 +40,7 @@ def record(
 
 def details_of(
     session: Session, kind: EntryKind, *, until: int | None = None
-) -> list[dict[str, Any]]:
+) -> list[JsonObject]:
     """The details of all acts of a kind, in order; of those up to a sequence, if one is
     given.
     """

@@ -11,9 +11,8 @@ states.
 """
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from threading import Lock
-from typing import Any
 
 from cachetools import LRUCache
 from sqlalchemy import Text, event, select, type_coerce
@@ -32,6 +31,7 @@ from app.ledger.tables import (
     PopulationRow,
     StatedScope,
 )
+from grovekeeper_common.json_types import JsonMapping
 
 _READ_AT_ONCE = 100
 _CHECKED_AT_ONCE = 1_000
@@ -72,9 +72,7 @@ def state_of(session: Session, row: AccountRow) -> State:
     return state
 
 
-def require_declared(
-    session: Session, row: AccountRow, facts: Mapping[str, Any]
-) -> None:
+def require_declared(session: Session, row: AccountRow, facts: JsonMapping) -> None:
     """Compares facts that a dataset's row repeats with those of the account's first
     entry.
 
@@ -275,6 +273,6 @@ def _population_by_entries(session: Session, account_id: str) -> str | None:
     # All rows: on SQLite, a cursor with rows left keeps its snapshot, which the
     # connection's next transaction reads.
     for population_id, details in session.execute(joins).all():
-        if details["member"]["dataset"] == account_id:
+        if details and details["member"]["dataset"] == account_id:
             return str(population_id)
     return None

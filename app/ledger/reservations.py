@@ -20,7 +20,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from fractions import Fraction
 from functools import partial
-from typing import Any
 
 from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
@@ -61,6 +60,7 @@ from app.ledger.tables import (
     ReservationRow,
     RulesRow,
 )
+from grovekeeper_common.json_types import JsonObject
 from grovekeeper_forests import amounts
 from grovekeeper_forests.privacy import accountants
 from grovekeeper_forests.privacy.accountants import Amount, zcdp
@@ -85,10 +85,10 @@ class NewReservation(AskedAmount):
             more, for the text of a refusal; ``None``: the largest ε of a job.
     """
 
-    event: dict[str, Any] | None
+    event: JsonObject | None
     job_id: str | None
     delta: Fraction | None = None
-    details: dict[str, Any] | None = None
+    details: JsonObject | None = None
     largest_within: Callable[[int], Fraction] | None = None
 
 
@@ -197,7 +197,7 @@ def write(session: Session, judged: Judged) -> None:
     has judged.
     """
     entries: list[tuple[str, Entry]] = []
-    reservations: list[dict[str, Any]] = []
+    reservations: list[JsonObject] = []
     for placed in judged.decision:
         part, reservation_id = (
             judged.parts[placed.position],
@@ -349,7 +349,7 @@ def _require_small_state(
         raise TooManyCells(row.id, row.name, limits.MAX_LISTED_CELLS)
 
 
-def _refused(row: AccountRow, part: NewReservation, fits: int) -> dict[str, Any]:
+def _refused(row: AccountRow, part: NewReservation, fits: int) -> JsonObject:
     """What every refusal of a part says, of which only some steps would fit."""
     requested = Amount(row.accountant, part.amount)
     delta = part.delta if part.delta is not None else row.split_delta.converted_at

@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, Final, NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 import rfc8785
 
@@ -36,6 +36,7 @@ from app.ledger.tables import (
     EntryKind,
     StatedScope,
 )
+from grovekeeper_common.json_types import JsonObject
 from grovekeeper_forests import amounts
 from grovekeeper_forests.kept import kept_property
 from grovekeeper_forests.privacy import accountants
@@ -94,7 +95,7 @@ class State:
     hash: str = FIRST_PREVIOUS_HASH
     cap: int = 0
     highest_cap: int = 0
-    facts: dict[str, Any] = field(default_factory=dict)
+    facts: JsonObject = field(default_factory=dict)
     totals: dict[str, tuple[int, int]] = field(default_factory=dict)
     scopes: dict[str, Scope] = field(default_factory=dict)
     sources: dict[str, Source] = field(default_factory=dict)
@@ -172,9 +173,7 @@ class State:
         )
         return n_of_key <= limits.MAX_LISTED_CELLS - n_listed
 
-    def as_stated(
-        self, scope: Scope, *, names: bool
-    ) -> tuple[dict[str, Any], list[str]]:
+    def as_stated(self, scope: Scope, *, names: bool) -> tuple[JsonObject, list[str]]:
         """A scope as the next entry states it, and the uploads that the entry has to
         name for that.
 
@@ -392,7 +391,7 @@ class State:
             for cell in scope.get(name, ("",)):
                 self.widened[name, cell] = self.widened.get((name, cell), 0) + moved
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """The state in public JSON form, as an entry of the kind ``state`` has it."""
         places = accountants.by_name(self.accountant).PLACES
 
@@ -486,7 +485,7 @@ class State:
         return state
 
 
-def is_of_first_form(form: dict[str, Any] | None) -> bool:
+def is_of_first_form(form: JsonObject | None) -> bool:
     """Whether a state of a dataset lists the cells of its scopes, as earlier versions
     stated it.
     """
@@ -500,11 +499,11 @@ def named_by(entry: Entry) -> list[int]:
     ]
 
 
-def _digest_of_facts(facts: dict[str, Any]) -> str:
+def _digest_of_facts(facts: JsonObject) -> str:
     return hashlib.sha256(rfc8785.dumps(facts)).hexdigest()
 
 
-def facts_of(row: AccountRow) -> dict[str, Any]:
+def facts_of(row: AccountRow) -> JsonObject:
     """The facts of a dataset's or a population's account.
 
     A population has no adjacency, privacy unit and partitions; its members have.

@@ -5,7 +5,6 @@ nothing and locks nothing.
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
 
 from sqlalchemy import Select, Text, or_, select, type_coerce
 from sqlalchemy.orm import Session
@@ -15,6 +14,7 @@ from app.ledger import admission, kept_states, populations, rules, tables
 from app.ledger.admission import AskedAmount, Budgets, CellBalance, Population, Room
 from app.ledger.state import CellDelta, State, facts_of
 from app.ledger.tables import AccountRow, Entry, EntryKind, EntryRow
+from grovekeeper_common.json_types import JsonObject
 from grovekeeper_common.limit_words import LimitedBy
 from grovekeeper_forests import amounts
 from grovekeeper_forests.privacy import accountants
@@ -91,7 +91,7 @@ class Balance:
     cap: int
     charged: int
     reserved: int
-    tightest_cell: dict[str, Any]
+    tightest_cell: JsonObject
     is_exact: bool
     delta: Fraction | None
     room: int
@@ -384,7 +384,7 @@ def size(session: Session, account_id: str) -> int:
     return tables.account(session, account_id).last_sequence
 
 
-def export_header(session: Session, account_id: str) -> tuple[dict[str, Any], int]:
+def export_header(session: Session, account_id: str) -> tuple[JsonObject, int]:
     """The header of an export, and the sequence of the last entry in the export.
 
     Entries never change, so several transactions may then read them.

@@ -16,7 +16,7 @@ from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from enum import StrEnum
 from fractions import Fraction
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias, cast
 
 import rfc8785
 from sqlalchemy import (
@@ -37,6 +37,7 @@ from sqlalchemy.sql.elements import SQLCoreOperations
 from app.core.errors import NotFound
 from app.db.base import Base, PrimaryKey, find_row, locked_rows
 from app.db.database import insert_rows
+from grovekeeper_common.json_types import JsonObject
 from grovekeeper_forests import amounts
 from grovekeeper_forests.privacy import accountants
 from grovekeeper_forests.privacy.accountants import SplitDelta
@@ -134,17 +135,17 @@ class Entry:
     sequence: int
     kind: EntryKind
     amount: int
-    scope: dict[str, Any]
-    event: dict[str, Any] | None
+    scope: JsonObject
+    event: JsonObject | None
     job_id: str | None
     actor: str
     at: str
     previous_hash: str
     places: int
     hash: str = ""
-    details: dict[str, Any] | None = None
+    details: JsonObject | None = None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """The public JSON form, with ``amount`` as shortest exact decimal text."""
         fields = {
             "sequence": self.sequence,
@@ -217,8 +218,8 @@ class AccountRow(Base):
     adjacency: Mapped[str | None]
     delta: Mapped[str | None]
     delta_set_aside: Mapped[str | None]
-    privacy_unit: Mapped[dict[str, Any] | None]
-    partitions: Mapped[list[dict[str, Any]]] = mapped_column(default=list)
+    privacy_unit: Mapped[JsonObject | None]
+    partitions: Mapped[list[JsonObject]] = mapped_column(default=list)
     last_sequence: Mapped[int] = mapped_column(default=0)
     last_hash: Mapped[str] = mapped_column(default=FIRST_PREVIOUS_HASH)
     last_at: Mapped[str] = mapped_column(default="")
@@ -289,10 +290,10 @@ class ReservationRow(Base):
     job_id: Mapped[str | None] = mapped_column(index=True)
     part: Mapped[int]
     amount: Mapped[int]
-    scope: Mapped[dict[str, Any]]
-    event: Mapped[dict[str, Any] | None]
+    scope: Mapped[JsonObject]
+    event: Mapped[JsonObject | None]
     state: Mapped[str]
-    details: Mapped[dict[str, Any] | None]
+    details: Mapped[JsonObject | None]
     reserved_by: Mapped[str]
     is_approved: Mapped[bool] = mapped_column(default=False)
 
@@ -323,10 +324,10 @@ class RulesRow(Base):
     account_id: Mapped[PrimaryKey]
     largest_job: Mapped[int | None]
     approval_above: Mapped[int | None]
-    quotas: Mapped[list[dict[str, Any]]]
+    quotas: Mapped[list[JsonObject]]
     is_frozen: Mapped[bool]
     erase_rows_at: Mapped[datetime | None]
-    proposal: Mapped[dict[str, Any] | None]
+    proposal: Mapped[JsonObject | None]
     changed_by: Mapped[str]
     changed_at: Mapped[datetime]
 
@@ -379,14 +380,14 @@ class EntryRow(Base):
     sequence: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     kind: Mapped[str]
     amount: Mapped[int]
-    scope: Mapped[dict[str, Any]]
-    event: Mapped[dict[str, Any] | None]
+    scope: Mapped[JsonObject]
+    event: Mapped[JsonObject | None]
     job_id: Mapped[str | None] = mapped_column(index=True)
     actor: Mapped[str]
     at: Mapped[str]
     previous_hash: Mapped[str]
     hash: Mapped[str]
-    details: Mapped[dict[str, Any] | None]
+    details: Mapped[JsonObject | None]
 
     __table_args__ = (
         CheckConstraint("sequence >= 1", name="sequence_from_one"),
@@ -460,7 +461,7 @@ def insert_entries(session: Session, entries: Sequence[tuple[str, Entry]]) -> No
     )
 
 
-def head_after(entry: Entry) -> dict[str, Any]:
+def head_after(entry: Entry) -> JsonObject:
     """The columns of an account's row that state the head of its chain, after an entry."""
     return {
         "last_sequence": entry.sequence,
@@ -574,7 +575,7 @@ def continued_by(session: Session, account_ids: list[str]) -> dict[str, str]:
     return {
         account_id: details["continues"]["dataset"]
         for account_id, details in session.execute(query)
-        if "continues" in details
+        if details and "continues" in details
     }
 
 

@@ -7,10 +7,9 @@ Every move is a row, and the last one is in force.
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from sqlalchemy import ColumnElement, exists, func, or_, select, tuple_
 from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
@@ -25,6 +24,7 @@ from app.registry.tables import (
     GuaranteeRow,
     ReleaseRow,
 )
+from grovekeeper_common.json_types import JsonMapping, JsonObject
 from grovekeeper_forests.releases.names import MODEL
 
 _EPOCH, _TICK = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
@@ -142,9 +142,7 @@ def is_referenced(session: Session, digest: str) -> bool:
     )
 
 
-def put_guarantee(
-    session: Session, dataset_id: str, guarantee: Mapping[str, Any]
-) -> None:
+def put_guarantee(session: Session, dataset_id: str, guarantee: JsonMapping) -> None:
     """Stores the guarantee of a dataset's account, in place of an earlier guarantee."""
     statement = insert(session, GuaranteeRow).values(
         dataset_id=dataset_id, guarantee=dict(guarantee)
@@ -157,7 +155,7 @@ def put_guarantee(
     )
 
 
-def guarantee(session: Session, dataset_id: str) -> dict[str, Any] | None:
+def guarantee(session: Session, dataset_id: str) -> JsonObject | None:
     """The stored guarantee of a dataset's account, if any; otherwise a model's artifact
     states the guarantee.
     """

@@ -3,12 +3,12 @@ models.
 """
 
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy import CheckConstraint, Index
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.db.base import Base, PrimaryKey
+from grovekeeper_common.json_types import JsonObject
 
 
 class ReleaseRow(Base):
@@ -36,7 +36,7 @@ class ReleaseRow(Base):
     algorithm: Mapped[str | None]
     digest: Mapped[str | None] = mapped_column(index=True)
     size_bytes: Mapped[int | None]
-    body: Mapped[dict[str, Any] | None]
+    body: Mapped[JsonObject | None]
     created_at: Mapped[datetime]
 
     __table_args__ = (
@@ -65,7 +65,7 @@ class ReleaseRow(Base):
         return self.digest
 
     @property
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> JsonObject:
         """The body, of a release that has one."""
         assert self.body is not None, "the release is a body"
         return self.body
@@ -107,7 +107,7 @@ class GuaranteeRow(Base):
     __tablename__ = "dataset_guarantees"
 
     dataset_id: Mapped[PrimaryKey]
-    guarantee: Mapped[dict[str, Any]]
+    guarantee: Mapped[JsonObject]
 
 
 class DatasetPopulationRow(Base):

@@ -6,7 +6,6 @@ All of them stand in lists that the caller may read, and none depends on a row.
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -31,6 +30,7 @@ from app.wire.attention import (
     RulesProposal,
 )
 from app.wire.datasets import DatasetOut
+from grovekeeper_common.json_types import JsonObject
 
 _FIRST = PageRequest(limit=limits.MAX_ATTENTION)
 
@@ -84,7 +84,7 @@ def _proposals(
 ) -> list[RulesProposal]:
     """The proposed rules that the caller may put in force: another owner's."""
     owned = grants.datasets_with(session, principal, MANAGE_DATASET)
-    living: dict[str, dict[str, Any]] = {}
+    living: dict[str, JsonObject] = {}
     for row in rules.proposed(session, among=owned):
         proposal = dataset_rules.living_proposal(row, at=at)
         if proposal is not None and proposal["by"] != principal.key_id:

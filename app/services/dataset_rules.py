@@ -7,7 +7,6 @@ Amounts of rules are converted between whole steps and exact decimals here.
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from fractions import Fraction
-from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -39,6 +38,7 @@ from app.services.jobs import notices
 from app.services.pagination import PageRequest, page_of
 from app.wire.approvals import ApprovalList, ApprovalOut, DecisionIn
 from app.wire.rules import RulesIn, RulesOut
+from grovekeeper_common.json_types import JsonObject
 from grovekeeper_forests.privacy import accountants
 from grovekeeper_forests.privacy.accountants import Amount
 from grovekeeper_forests.privacy.accountants.accountant import steps_down
@@ -69,7 +69,7 @@ def rules_of(body: RulesIn, accountant: str) -> Rules:
     )
 
 
-def json_of(rules: Rules, accountant: str) -> dict[str, Any]:
+def json_of(rules: Rules, accountant: str) -> JsonObject:
     """The rules as answers and acts show them. Equal rules have equal forms."""
     return {
         "largest_job": _optional_text(accountant, rules.largest_job),
@@ -130,7 +130,7 @@ def list_frozen(
         ]
 
 
-def living_proposal(row: RulesRow | None, *, at: datetime) -> dict[str, Any] | None:
+def living_proposal(row: RulesRow | None, *, at: datetime) -> JsonObject | None:
     """The proposed rules, their owner and the time, until the proposal expires."""
     if row is None or row.proposal is None:
         return None

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -14,6 +13,7 @@ from app.ledger.admission import Population
 from app.ledger.statements import Limit
 from app.ledger.tables import PopulationRow
 from grovekeeper_common import odds_words
+from grovekeeper_common.json_types import JsonObject
 from grovekeeper_forests.privacy import accountants, guarantees
 from grovekeeper_forests.privacy.accountants import Amount
 from grovekeeper_forests.privacy.events import Adjacency
@@ -55,7 +55,7 @@ def _price_of_large_epsilon(accountant: str, delta: Fraction | None) -> int:
     return accountants.by_name(accountant).price(Fraction(_LARGE_EPSILON), delta)
 
 
-def guarantee_of(dataset: Dataset, limit: Limit) -> dict[str, Any]:
+def guarantee_of(dataset: Dataset, limit: Limit) -> JsonObject:
     """States the guarantee that a limit gives to the people in a dataset, in numbers
     and in words.
     """
@@ -69,7 +69,7 @@ def guarantee_of(dataset: Dataset, limit: Limit) -> dict[str, Any]:
     return of_population(guarantee, dataset.row.population)
 
 
-def of_population(guarantee: dict[str, Any], population: str | None) -> dict[str, Any]:
+def of_population(guarantee: JsonObject, population: str | None) -> JsonObject:
     """The guarantee of a population's dataset, with the sentence that names the
     population, added at most once.
     """
@@ -81,7 +81,7 @@ def of_population(guarantee: dict[str, Any], population: str | None) -> dict[str
     return {**guarantee, "text": f"{guarantee['text']} {sentence}"}
 
 
-def of_account(session: Session, dataset: Dataset, limit: Limit) -> dict[str, Any]:
+def of_account(session: Session, dataset: Dataset, limit: Limit) -> JsonObject:
     """:func:`guarantee_of`, with a sentence about external mechanisms where the account
     was charged for one.
     """
@@ -91,13 +91,13 @@ def of_account(session: Session, dataset: Dataset, limit: Limit) -> dict[str, An
     return guarantee
 
 
-def _resting_on_attesters(guarantee: dict[str, Any]) -> dict[str, Any]:
+def _resting_on_attesters(guarantee: JsonObject) -> JsonObject:
     return {**guarantee, "text": f"{guarantee['text']} {_RESTS_ON_ATTESTERS}"}
 
 
 def of_charged(
     session: Session, dataset: Dataset, *, amount: int, output: str
-) -> dict[str, Any]:
+) -> JsonObject:
     """The guarantee of what a job will release: its charge, and the guarantee of the
     dataset's account.
 
@@ -117,7 +117,7 @@ def of_charged(
     return guarantees.of_output(added, guarantee_of(dataset, limit))
 
 
-def today(session: Session, dataset_id: str, facts: dict[str, Any]) -> dict[str, Any]:
+def today(session: Session, dataset_id: str, facts: JsonObject) -> JsonObject:
     """States the present guarantee of an earlier output: the loss that it added, and
     the account's guarantee today.
 
@@ -128,8 +128,8 @@ def today(session: Session, dataset_id: str, facts: dict[str, Any]) -> dict[str,
 
 
 def today_of_each(
-    session: Session, outputs: Sequence[tuple[str, dict[str, Any]]]
-) -> list[dict[str, Any]]:
+    session: Session, outputs: Sequence[tuple[str, JsonObject]]
+) -> list[JsonObject]:
     """The present guarantees of several outputs, each with the dataset whose account
     paid; see :func:`today`.
     """
@@ -151,7 +151,7 @@ def today_of_each(
 
 def population_guarantee(
     row: PopulationRow, population: Population, highest: Limit
-) -> dict[str, Any]:
+) -> JsonObject:
     """The guarantee of a population's whole account: for one person, over all releases
     about its members.
     """

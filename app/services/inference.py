@@ -45,6 +45,7 @@ from app.wire.inference import (
     TensorMetadata,
 )
 from grovekeeper_common import strict_json
+from grovekeeper_common.json_types import JsonObject
 from grovekeeper_forests import limits as forest_limits
 from grovekeeper_forests.array_types import Float64Array
 from grovekeeper_forests.data.sanitiser import (
@@ -502,7 +503,7 @@ def _predicted(
             "/parameters/read_out", "unknown-choice", accepted=offered
         )
     predicted = model.predict(_sanitised(model, columns), read_out=request.read_out)
-    head: dict[str, Any] = {"model_name": name, "model_version": model.id}
+    head: JsonObject = {"model_name": name, "model_version": model.id}
     if request.id is not None:
         head["id"] = request.id
     return _answer(head, predicted, wanted)
@@ -570,7 +571,7 @@ def _wanted(request: InferenceRequest, schema: Schema) -> dict[str, bool]:
 
 
 def _answer(
-    head: dict[str, Any], predicted: Predicted, wanted: dict[str, bool]
+    head: JsonObject, predicted: Predicted, wanted: dict[str, bool]
 ) -> InferenceAnswer:
     outputs, contents = [], []
     for name, is_binary in wanted.items():
@@ -590,7 +591,7 @@ def _answer(
 
 def _output(
     name: str, predicted: Predicted
-) -> tuple[dict[str, Any], list[str] | Float64Array]:
+) -> tuple[JsonObject, list[str] | Float64Array]:
     """The head of an output and its values: texts of classes, or numbers."""
     # classes travel as texts, numbers as they are
     if name == LABEL and predicted.classes:

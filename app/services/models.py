@@ -2,7 +2,7 @@
 and moves their aliases.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -58,6 +58,7 @@ from app.wire.models import (
     TreeOut,
 )
 from app.wire.spending import PriceOut
+from grovekeeper_common.json_types import JsonMapping, JsonObject
 from grovekeeper_forests import catalogue
 from grovekeeper_forests.privacy import guarantees
 from grovekeeper_forests.releases.forest import one_tree
@@ -379,7 +380,7 @@ def _taken(
         )
 
 
-def _guarantee(session: Session, dataset_id: str, trained: Any) -> dict[str, Any]:
+def _guarantee(session: Session, dataset_id: str, trained: Any) -> JsonObject:
     """The present guarantee of a model and its account, from the guarantee at the time
     of training.
     """
@@ -391,8 +392,8 @@ def _guarantee(session: Session, dataset_id: str, trained: Any) -> dict[str, Any
 
 
 def _unlabelled(
-    session: Session, principal: Principal, facts: Mapping[str, Any]
-) -> dict[str, Any] | None:
+    session: Session, principal: Principal, facts: JsonMapping
+) -> JsonObject | None:
     """The card's facts about a second dataset, with the present guarantee.
 
     To a caller who may not see that dataset, the facts state what the model adds for

@@ -24,6 +24,7 @@ from app.core.logging import Tally
 from app.registry import models, releases
 from app.registry.tables import ReleaseRow
 from app.services.installation import Installation
+from grovekeeper_common.json_types import JsonObject
 from grovekeeper_forests import limits as forest_limits
 from grovekeeper_forests.array_types import Float64Array, Int32Array, Int64Array
 from grovekeeper_forests.data.sanitiser import (
@@ -64,7 +65,7 @@ class _Outline(msgspec.Struct, forbid_unknown_fields=True):
 class PredictBody(msgspec.Struct, forbid_unknown_fields=True):
     """The body of a prediction: exactly one of ``rows`` and ``columns``."""
 
-    rows: list[dict[str, Any]] | None = None
+    rows: list[JsonObject] | None = None
     columns: dict[str, list[Any]] | None = None
     read_out: str | None = None
     counts: bool | None = None

@@ -7,9 +7,9 @@ another process continues if it was killed.
 """
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from sqlalchemy import (
     ColumnElement,
@@ -27,6 +27,7 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 from app.core import limits, stamps
 from app.core.errors import NotFound, TooLarge
 from app.db.base import Base, PrimaryKey
+from grovekeeper_common.json_types import JsonMapping, JsonObject
 
 BUDGET_LOW = "budget.low"
 TEST = "webhook.test"
@@ -76,7 +77,7 @@ class WebhookRow(Base):
     sealed_earlier_secret: Mapped[bytes | None]
     earlier_secret_until: Mapped[datetime | None]
     # deferred: transactions that cause events read webhooks, and none reads this
-    recent: Mapped[list[dict[str, Any]] | None] = mapped_column(deferred=True)
+    recent: Mapped[list[JsonObject] | None] = mapped_column(deferred=True)
 
 
 class DeliveryRow(Base):
@@ -87,7 +88,7 @@ class DeliveryRow(Base):
     id: Mapped[PrimaryKey]
     webhook_id: Mapped[str]
     event: Mapped[str]
-    body: Mapped[dict[str, Any]]
+    body: Mapped[JsonObject]
     created_at: Mapped[datetime]
 
     __table_args__ = (
@@ -312,7 +313,7 @@ def put(
     session: Session,
     row: WebhookRow,
     event: str,
-    facts: Mapping[str, Any],
+    facts: JsonMapping,
     *,
     at: datetime,
 ) -> bool:

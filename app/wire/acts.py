@@ -2,7 +2,8 @@
 
 from typing import Literal, TypeAlias
 
-from app.wire.base import Answer, DecimalText, JsonObject
+from app.wire.base import Answer, DecimalText
+from grovekeeper_common.json_types import JsonObject
 
 ActKind: TypeAlias = Literal[
     "open",

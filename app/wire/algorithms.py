@@ -1,6 +1,7 @@
 """Defines the types of ``/algorithms``."""
 
-from app.wire.base import Answer, JsonObject
+from app.wire.base import Answer
+from grovekeeper_common.json_types import JsonObject
 
 
 class MeasuredOut(Answer):

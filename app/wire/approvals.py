@@ -2,9 +2,10 @@
 
 from typing import Literal
 
-from app.wire.base import Answer, JsonObject, OfDataset, PublicSentence, Request
+from app.wire.base import Answer, OfDataset, PublicSentence, Request
 from app.wire.jobs import JobKind, JobState
 from app.wire.spending import PriceOut
+from grovekeeper_common.json_types import JsonObject
 
 
 class DecisionIn(Request):

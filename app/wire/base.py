@@ -283,9 +283,6 @@ PublicSentence: TypeAlias = Annotated[
 character.
 """
 
-JsonObject: TypeAlias = dict[str, Any]
-"""A JSON object of an answer."""
-
 Reference: TypeAlias = Annotated[str, Field(max_length=limits.MAX_REFERENCE_CHARS)]
 """An id or a name by which a request refers to something that exists."""
 

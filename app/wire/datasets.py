@@ -20,7 +20,6 @@ from app.wire.base import (
     CapInEpsilon,
     DecimalText,
     FiniteNumber,
-    JsonObject,
     NumberOrDate,
     PositiveAmount,
     PublicSentence,
@@ -32,6 +31,7 @@ from app.wire.base import (
     up_to_a_hundred,
 )
 from app.wire.uploads import EpochOut
+from grovekeeper_common.json_types import JsonObject
 from grovekeeper_common.limit_words import LimitedBy
 from grovekeeper_forests import amounts
 from grovekeeper_forests import limits as forest_limits

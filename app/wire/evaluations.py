@@ -10,7 +10,6 @@ from app.core import limits
 from app.wire.base import (
     Answer,
     FiniteNumber,
-    JsonObject,
     LabelOfJob,
     OfDataset,
     PublicSentence,
@@ -19,6 +18,7 @@ from app.wire.base import (
 from app.wire.datasets import ColumnName
 from app.wire.jobs import JobName
 from app.wire.spending import AccountPlanOut, PriceOut, SpendIn
+from grovekeeper_common.json_types import JsonObject
 
 
 class EvaluationIn(SpendIn):

@@ -4,8 +4,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from app.wire.base import Answer, JsonObject
+from app.wire.base import Answer
 from app.wire.ledger import AccountNamed
+from grovekeeper_common.json_types import JsonObject
 
 DigestText = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 

@@ -6,12 +6,12 @@ from app.wire.base import (
     Answer,
     CapInEpsilon,
     DecimalText,
-    JsonObject,
     PositiveAmount,
     PublicSentence,
     Request,
 )
 from app.wire.jobs import JobKind
+from grovekeeper_common.json_types import JsonObject
 from grovekeeper_common.limit_words import LimitedBy
 
 

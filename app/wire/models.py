@@ -4,10 +4,11 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field
 
-from app.wire.base import Answer, JsonObject, LabelOfJob, Request
+from app.wire.base import Answer, LabelOfJob, Request
 from app.wire.datasets import ColumnName
 from app.wire.evaluations import ReleasedAccuracyOut, ReleasedErrorOut
 from app.wire.spending import PriceOut
+from grovekeeper_common.json_types import JsonObject
 from grovekeeper_forests import limits as forest_limits
 
 

@@ -5,9 +5,10 @@ from typing import Annotated
 from pydantic import Field
 
 from app.core import limits
-from app.wire.base import Answer, DecimalText, JsonObject, OfDataset, Request
+from app.wire.base import Answer, DecimalText, OfDataset, Request
 from app.wire.datasets import BudgetIn, NewName, PublicName
 from app.wire.uploads import ErasureIn, ErasureOut
+from grovekeeper_common.json_types import JsonObject
 
 
 class PopulationIn(Request):

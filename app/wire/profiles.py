@@ -6,11 +6,12 @@ from typing import Annotated
 
 from pydantic import Field
 
-from app.wire.base import Answer, JsonObject, JsonObjectIn, LabelOfJob, PublicSentence
+from app.wire.base import Answer, JsonObjectIn, LabelOfJob, PublicSentence
 from app.wire.datasets import ColumnName
 from app.wire.jobs import JobName
 from app.wire.spending import AccountPlanOut, PriceOut, SpendIn
 from app.wire.statistics import StatisticsTableOut, TableQuoteOut
+from grovekeeper_common.json_types import JsonObject
 
 
 class ProfileIn(SpendIn):

@@ -7,7 +7,6 @@ from pydantic import Field, model_validator
 from app.wire.base import (
     Answer,
     DecimalText,
-    JsonObject,
     JsonObjectIn,
     OfDataset,
     PositiveAmount,
@@ -15,6 +14,7 @@ from app.wire.base import (
     Request,
     problem,
 )
+from grovekeeper_common.json_types import JsonObject
 from grovekeeper_common.limit_words import LimitedBy
 from grovekeeper_forests import amounts
 

@@ -7,13 +7,13 @@ from pydantic import Field
 from app.wire.base import (
     Answer,
     DecimalText,
-    JsonObject,
     JsonObjectIn,
     LabelOfJob,
     OfDataset,
     PositiveAmount,
     Request,
 )
+from grovekeeper_common.json_types import JsonObject
 from grovekeeper_common.limit_words import LimitedBy
 
 

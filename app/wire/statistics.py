@@ -7,7 +7,6 @@ from pydantic import Field
 from app.core import limits
 from app.wire.base import (
     Answer,
-    JsonObject,
     JsonObjectIn,
     NumberOrDate,
     PositiveAmount,
@@ -17,6 +16,7 @@ from app.wire.base import (
 )
 from app.wire.jobs import JobName
 from app.wire.spending import AccountPlanOut, PriceOut
+from grovekeeper_common.json_types import JsonObject
 from grovekeeper_forests import limits as forest_limits
 
 StatisticName: TypeAlias = Literal[

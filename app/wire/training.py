@@ -6,17 +6,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from app.wire.base import (
-    Answer,
-    DecimalText,
-    JsonObject,
-    JsonObjectIn,
-    PublicSentence,
-    Reference,
-)
+from app.wire.base import Answer, DecimalText, JsonObjectIn, PublicSentence, Reference
 from app.wire.datasets import ColumnName
 from app.wire.jobs import JobName
 from app.wire.spending import AccountPlanOut, SpendIn
+from grovekeeper_common.json_types import JsonObject
 
 
 class UnlabelledIn(SpendIn):

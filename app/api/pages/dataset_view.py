@@ -1,9 +1,8 @@
 """Prepares the tabs, columns, cells and uploads of a dataset."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
 
 from app.access.grants import (
     MANAGE_DATASET,
@@ -21,9 +20,10 @@ from app.services.datasets import show
 from app.wire.ledger import CellOut, PartitionBalance
 from app.wire.uploads import UploadList
 from grovekeeper_common.declared_labels import labels_of, number_in_words
+from grovekeeper_common.json_types import JsonMapping, JsonObject
 
 
-def shown_dataset(visit: Visit, reference: str) -> dict[str, Any]:
+def shown_dataset(visit: Visit, reference: str) -> JsonObject:
     """A dataset as the API shows it."""
     return show.show_dataset(*visit.by, reference).model_dump(by_alias=True)
 
@@ -76,7 +76,7 @@ class DeclaredColumn:
     values: str
 
 
-def declared_columns(schema: Mapping[str, Any]) -> list[DeclaredColumn]:
+def declared_columns(schema: JsonMapping) -> list[DeclaredColumn]:
     """The columns that a dataset learns from, and at last those to predict."""
     columns = [
         DeclaredColumn(feature["name"], feature["type"], _values(feature))
@@ -88,19 +88,19 @@ def declared_columns(schema: Mapping[str, Any]) -> list[DeclaredColumn]:
     return columns
 
 
-def _values_of_label(label: Mapping[str, Any]) -> str:
+def _values_of_label(label: JsonMapping) -> str:
     if "classes" in label:
         return words.listed(label["classes"])
     return number_in_words(label)
 
 
-def _between(column: Mapping[str, Any]) -> str:
+def _between(column: JsonMapping) -> str:
     lower = words.grouped(column["lower"])
     upper = words.grouped(column["upper"])
     return f"{lower} to {upper}"
 
 
-def _values(feature: Mapping[str, Any]) -> str:
+def _values(feature: JsonMapping) -> str:
     if feature["type"] == "categorical":
         values = words.listed(feature["categories"])
     elif feature["type"] == "date":
@@ -257,9 +257,7 @@ class ShownUploads:
         return ["Time (UTC)", "Upload", *counted, "State"]
 
 
-def shown_uploads(
-    dataset: Mapping[str, Any], counted: UploadList | None
-) -> ShownUploads:
+def shown_uploads(dataset: JsonMapping, counted: UploadList | None) -> ShownUploads:
     """The uploads of a dataset, with numbers of rows where the reader may see them."""
     listed = [] if counted is None else counted.uploads
     n_rows = {item.epoch: item.rows for item in listed if item.rows is not None}

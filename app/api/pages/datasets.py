@@ -55,6 +55,7 @@ from app.wire.ledger import AccountBalance
 from app.wire.populations import JoinIn, PopulationOut
 from app.wire.rules import ProposedRules, RulesIn, RulesOut
 from app.wire.uploads import ErasureIn
+from grovekeeper_common.json_types import JsonObject
 from grovekeeper_forests.errors import GrovekeeperError
 
 list_pages = APIRouter(route_class=BodyRoute)
@@ -264,7 +265,7 @@ def _grid(visit: Visit, balance: AccountBalance, pair: str) -> Grid | None:
     return grid_of(pairs, chosen, listed, balance.cap)
 
 
-def _rules(form: Form) -> dict[str, Any]:
+def _rules(form: Form) -> JsonObject:
     """The body of ``PUT /datasets/{id}/rules`` for a form. Times are UTC; a quota is a
     line ``key, key: amount``.
     """
@@ -300,7 +301,7 @@ def _fields_of_form(rules: RulesOut) -> dict[str, str]:
     }
 
 
-def _quota(line: str) -> dict[str, Any]:
+def _quota(line: str) -> JsonObject:
     keys, colon, amount = line.rpartition(":")
     if not colon:
         raise InvalidRequest.at(

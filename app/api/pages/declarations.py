@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from secrets import token_urlsafe
-from typing import Any
 
 from fastapi import APIRouter, Response
 from fastapi.responses import RedirectResponse
@@ -42,6 +41,7 @@ from grovekeeper_common.dictionaries import (
     NotADictionary,
     draft_declaration,
 )
+from grovekeeper_common.json_types import JsonMapping, JsonObject
 from grovekeeper_forests.errors import GrovekeeperError, NotSupported
 
 declaration_pages = APIRouter(prefix="/ui/datasets/new", route_class=BodyRoute)
@@ -280,7 +280,7 @@ class _Draft:
             return None, {_FIELD_OF_REFUSAL[type(refusal)]: sentence(str(refusal))}
 
 
-def declaration(form: Form, *, step: str) -> dict[str, Any]:
+def declaration(form: Form, *, step: str) -> JsonObject:
     """The declaration as far as it is filled in; stand-ins take the place of the steps
     after ``step``.
     """
@@ -292,7 +292,7 @@ def declaration(form: Form, *, step: str) -> dict[str, Any]:
         budget["delta"] = typed(form, "delta")
     if step == "columns":
         budget = {"accountant": "pure", "epsilon": "1"}
-    body: dict[str, Any] = {
+    body: JsonObject = {
         "name": typed(form, "name"),
         "schema": {
             "features": list(map(_feature, rows(form, "f"))),
@@ -327,7 +327,7 @@ def accountant(form: Form) -> str:
     return "zcdp" if form.get("mostly") == "selections" else "gdp"
 
 
-def filled(drafted: Mapping[str, Any]) -> dict[str, str]:
+def filled(drafted: JsonMapping) -> dict[str, str]:
     """The fields of the form for a declaration with gaps."""
     schema = drafted["schema"]
     form = {
@@ -356,7 +356,7 @@ def filled(drafted: Mapping[str, Any]) -> dict[str, str]:
     return form | _fields("p", _partitions(drafted))
 
 
-def _without_field(drafted: Mapping[str, Any]) -> Iterator[str]:
+def _without_field(drafted: JsonMapping) -> Iterator[str]:
     """What a declaration says and the form cannot."""
     if _object(drafted.get("budget")).get("delta_set_aside") is not None:
         yield "the part of δ that is set aside"
@@ -365,14 +365,14 @@ def _without_field(drafted: Mapping[str, Any]) -> Iterator[str]:
             yield f"the sizes of the cells of {partition.get('name')}"
 
 
-def _partitions(drafted: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _partitions(drafted: JsonMapping) -> list[JsonMapping]:
     partitions = drafted.get("partitions")
     if not isinstance(partitions, list):
         return []
     return list(map(_object, partitions))
 
 
-def _object(value: object) -> Mapping[str, Any]:
+def _object(value: object) -> JsonMapping:
     """An object of a dictionary; anything else in its place says nothing."""
     return value if isinstance(value, dict) else {}
 
@@ -413,7 +413,7 @@ def _field(pointer: str) -> str:
     return _SIMPLE[max(above, key=len)]
 
 
-def _fields(prefix: str, described: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+def _fields(prefix: str, described: Iterable[JsonMapping]) -> dict[str, str]:
     fields = {f"n_{prefix}": "0"}
     for index, row in enumerate(described):
         fields[f"n_{prefix}"] = str(index + 1)
@@ -435,13 +435,13 @@ def _text(value: object) -> str:
     return str(value)
 
 
-def _fields_of_label(label: Mapping[str, Any]) -> dict[str, Any]:
+def _fields_of_label(label: JsonMapping) -> JsonObject:
     cuts = ", ".join(map(str, label.get("cuts") or ()))
     return {**label, "cuts": cuts, "whole": label.get("type") == "integer"}
 
 
-def _label(row: Mapping[str, str]) -> dict[str, Any]:
-    label: dict[str, Any] = {"name": row["name"].strip()}
+def _label(row: Mapping[str, str]) -> JsonObject:
+    label: JsonObject = {"name": row["name"].strip()}
     points = row["cuts"].replace(",", " ").split()
     classes = _lines(row["classes"])
     lower = row["lower"].strip()
@@ -458,8 +458,8 @@ def _label(row: Mapping[str, str]) -> dict[str, Any]:
     return label
 
 
-def _feature(column: Mapping[str, str]) -> dict[str, Any]:
-    feature: dict[str, Any] = {
+def _feature(column: Mapping[str, str]) -> JsonObject:
+    feature: JsonObject = {
         "name": column["name"].strip(),
         "type": column["type"] or "integer",
     }
@@ -474,8 +474,8 @@ def _feature(column: Mapping[str, str]) -> dict[str, Any]:
     return feature | {"missing": bool(column["missing"])}
 
 
-def _partition(row: Mapping[str, str]) -> dict[str, Any]:
-    partition: dict[str, Any] = {
+def _partition(row: Mapping[str, str]) -> JsonObject:
+    partition: JsonObject = {
         "name": row["name"].strip(),
         "kind": row["kind"] or "hash",
     }

@@ -5,7 +5,7 @@ An evaluation measures one model, or chooses the best of several models for one 
 """
 
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 from pydantic import Field
@@ -35,6 +35,7 @@ from app.wire.evaluations import (
     MajorityOut,
     SelectionIn,
 )
+from grovekeeper_common.json_types import JsonObject
 from grovekeeper_common.number_words import (
     error_in_words,
     mean_error_in_words,
@@ -181,7 +182,7 @@ def _majority_in_words(majority: MajorityOut) -> str:
 
 def _rows_to_read(
     visit: Visit, fields: RowsToRead, trained_on: str
-) -> tuple[Visit, dict[str, Any]]:
+) -> tuple[Visit, JsonObject]:
     """The dataset that a form names; where it does not exist, the form is refused, and
     the dataset is the models'.
     """

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from app.services.ledger.history import EntryPage, ListedEntry
 from app.wire.ledger import ChargedJob, DetailedEntryOut, EntryOut
 from grovekeeper_common import scope_words
+from grovekeeper_common.json_types import JsonMapping
 
 
 @dataclass(frozen=True)
@@ -137,12 +137,12 @@ def _row(
     )
 
 
-def details_of(entry: EntryOut) -> Mapping[str, Any]:
+def details_of(entry: EntryOut) -> JsonMapping:
     """The details of an entry; empty if it has none."""
     return entry.details if isinstance(entry, DetailedEntryOut) else {}
 
 
-def _member(details: Mapping[str, Any], members: Mapping[str, str]) -> Member | None:
+def _member(details: JsonMapping, members: Mapping[str, str]) -> Member | None:
     if "member" not in details:
         return None
     member = details["member"]

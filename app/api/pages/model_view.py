@@ -4,7 +4,6 @@ row, aliases, and models side by side.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
@@ -26,6 +25,7 @@ from app.wire.models import (
     TreeOut,
 )
 from grovekeeper_common import scope_words, tree_words
+from grovekeeper_common.json_types import JsonMapping
 from grovekeeper_common.model_words import NO_IMPORTANCES
 from grovekeeper_common.number_words import (
     NO_SCORE,
@@ -294,7 +294,7 @@ class RowField:
     may_be_missing: bool
 
 
-def row_fields(schema: Mapping[str, Any], row: Mapping[str, str]) -> list[RowField]:
+def row_fields(schema: JsonMapping, row: Mapping[str, str]) -> list[RowField]:
     """The fields of the form for one row of a schema, with what was sent in them."""
     fields = []
     for feature in schema["features"]:
@@ -314,7 +314,7 @@ def row_fields(schema: Mapping[str, Any], row: Mapping[str, str]) -> list[RowFie
     return fields
 
 
-def example_row(schema: Mapping[str, Any]) -> Markup:
+def example_row(schema: JsonMapping) -> Markup:
     """A row of a schema as Python writes it for an exported model: lower bounds, 0 days
     since the first day, and categories.
     """
@@ -330,7 +330,7 @@ def example_row(schema: Mapping[str, Any]) -> Markup:
     return Markup("{{{}}}").format(Markup(", ").join(cells))
 
 
-def first_days(schema: Mapping[str, Any]) -> list[tuple[str, str]]:
+def first_days(schema: JsonMapping) -> list[tuple[str, str]]:
     """The features that are dates, each with the day from which an exported model
     counts.
     """

@@ -2,10 +2,9 @@
 beside it do not say.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from decimal import ROUND_CEILING, Decimal
 from math import ceil
-from typing import Any
 
 from markupsafe import Markup
 
@@ -16,6 +15,7 @@ from app.services.ledger.spend_history import Charge, Spend
 from app.wire.evaluations import AccuracyOut, MajorityOut
 from app.wire.training import RecoveredOut
 from grovekeeper_common import odds_words
+from grovekeeper_common.json_types import JsonMapping
 from grovekeeper_common.number_words import share_in_words
 from grovekeeper_forests.amounts import SYMBOLS
 
@@ -26,7 +26,7 @@ _ROW_HEIGHT = 22
 _NARROWEST = Decimal("0.3")
 
 
-def budget_bar(account: Mapping[str, Any], label: str, requested: str = "0") -> Markup:
+def budget_bar(account: JsonMapping, label: str, requested: str = "0") -> Markup:
     """Draw parts of a cap from the left: charged solid, reserved hatched, requested
     outlined; and a tick at the cap. A request that does not fit passes the tick.
 
@@ -87,7 +87,7 @@ def meter(share: float, label: str) -> Markup:
     ).format(label, _number(Decimal(100 * share)))
 
 
-def spend(spent: Spend, balance: Mapping[str, Any], now: str) -> Markup | None:
+def spend(spent: Spend, balance: JsonMapping, now: str) -> Markup | None:
     """Draw what the tightest cell has charged over time, from 0 to the cap: a step for
     each charge, a dot that links to its ledger entry, and what is reserved now.
 
@@ -170,7 +170,7 @@ def _stair(start: Decimal, end: Decimal, level: Decimal, then: Decimal) -> list[
 
 
 def _charge_dot(
-    charge: Charge, balance: Mapping[str, Any], at: Decimal, level: Decimal
+    charge: Charge, balance: JsonMapping, at: Decimal, level: Decimal
 ) -> Markup:
     symbol = SYMBOLS[balance["unit"]]
     who, minute = words.who(charge.by, charge.by_name), words.minute(charge.at)

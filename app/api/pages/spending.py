@@ -5,7 +5,7 @@ The training page shows the price of a job, what would be left, and what to expe
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -44,6 +44,7 @@ from app.wire.spending import AccountPlanOut
 from app.wire.training import ExpectedAccuracyOut, TrainIn
 from grovekeeper_common import scope_words
 from grovekeeper_common.declared_labels import labels_of
+from grovekeeper_common.json_types import JsonMapping, JsonObject
 from grovekeeper_common.limit_words import limit_in_words
 from grovekeeper_common.recovered_shares import needed_epsilon
 from grovekeeper_forests import catalogue
@@ -73,7 +74,7 @@ class SpendingFields(BaseModel):
     purpose: Annotated[str, Field(max_length=2 * limits.MAX_SENTENCE_CHARS)] = ""
     once: Text = ""
 
-    def given(self, *names: str) -> dict[str, Any]:
+    def given(self, *names: str) -> JsonObject:
         """The fields of an API request that spends, as far as the form has them.
 
         Args:
@@ -98,7 +99,7 @@ class SpendingFields(BaseModel):
         return urlencode({"epsilon": epsilon, **given}, doseq=True)
 
     def choices(
-        self, dataset: Mapping[str, Any]
+        self, dataset: JsonMapping
     ) -> list[tuple[str, list[tuple[str, str, bool]]]]:
         """Every partition's name and cells as a form offers them: value, words, and
         whether the cell is chosen.
@@ -154,11 +155,11 @@ class Quote(Generic[_Plan]):
     """
 
     visit: Visit
-    dataset: Mapping[str, Any]
+    dataset: JsonMapping
     fields: SpendingFields
     plan: _Plan | None
     scope: str
-    balance: Mapping[str, Any]
+    balance: JsonMapping
     population: PopulationOut | None
 
     @property
@@ -190,7 +191,7 @@ class Quote(Generic[_Plan]):
 
 def quoted(
     visit: Visit,
-    dataset: Mapping[str, Any],
+    dataset: JsonMapping,
     fields: SpendingFields,
     ask: Callable[[], ReleaseRequest[_Plan]] | None,
 ) -> Quote[_Plan]:
@@ -262,9 +263,7 @@ def sold(
     return serve
 
 
-def _cells(
-    partition: Mapping[str, Any], dataset: Mapping[str, Any]
-) -> Sequence[object]:
+def _cells(partition: JsonMapping, dataset: JsonMapping) -> Sequence[object]:
     match partition["kind"]:
         case "hash":
             return range(partition["cells"])
@@ -339,9 +338,7 @@ def quote_training(
     )
 
 
-def _algorithms_for(
-    dataset: Mapping[str, Any], *, has_classes: bool
-) -> list[AlgorithmOut]:
+def _algorithms_for(dataset: JsonMapping, *, has_classes: bool) -> list[AlgorithmOut]:
     """The algorithms that run on a dataset and need no second one: those that its
     account accepts. Where all labels are numbers, those that predict numbers.
     """
@@ -364,7 +361,7 @@ def _share(recover: str) -> int | None:
     return int(recover)
 
 
-def _needed(expected: ExpectedAccuracyOut, recover: str) -> Mapping[str, Any] | None:
+def _needed(expected: ExpectedAccuracyOut, recover: str) -> JsonMapping | None:
     """The smallest ε at which similar tables recovered a share, in the middle; ``None``
     where no share is asked for.
     """

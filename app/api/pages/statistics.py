@@ -2,9 +2,9 @@
 and submit one table or a profile, and the released numbers.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Annotated, Any, TypeAlias, TypeVar
+from typing import Annotated, TypeAlias, TypeVar
 
 from fastapi import APIRouter, Query, Response
 from pydantic import Field
@@ -35,6 +35,7 @@ from app.wire.datasets import ColumnName
 from app.wire.profiles import ProfileIn, ProfileOut
 from app.wire.statistics import StatisticsIn, StatisticsOut, StatisticsTableOut
 from grovekeeper_common.declared_labels import labels_of
+from grovekeeper_common.json_types import JsonMapping, JsonObject
 from grovekeeper_common.statistic_words import (
     Bins,
     all_bins,
@@ -173,11 +174,11 @@ _OF_A_GROUPED_COLUMN = ("histogram", "quantiles", "median")
 """Statistics that group rows by their column, or select among its cells."""
 
 
-def _table(fields: StatisticsFields, schema: Mapping[str, Any]) -> dict[str, Any]:
+def _table(fields: StatisticsFields, schema: JsonMapping) -> JsonObject:
     """The table of a form. A field that the statistic does not have is ignored: a page
     without the script still shows it.
     """
-    own: dict[str, Any] = {"column": fields.column or None}
+    own: JsonObject = {"column": fields.column or None}
     if fields.statistic == "crosstab":
         columns = (fields.column, fields.second)
         own = {"columns": [name for name in columns if name]}
@@ -206,7 +207,7 @@ def _lines(text: str) -> list[str]:
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 
-def _bins(fields: StatisticsFields, schema: Mapping[str, Any]) -> dict[str, Bins]:
+def _bins(fields: StatisticsFields, schema: JsonMapping) -> dict[str, Bins]:
     lines = _lines(fields.bins)
     of_first = ""
     if any("=" not in line for line in lines):
@@ -216,7 +217,7 @@ def _bins(fields: StatisticsFields, schema: Mapping[str, Any]) -> dict[str, Bins
     return _read("/bins", all_bins, stated, _BINS)
 
 
-def _first_number(fields: StatisticsFields, schema: Mapping[str, Any]) -> str:
+def _first_number(fields: StatisticsFields, schema: JsonMapping) -> str:
     """The column that bins without a name are of."""
     columns = [fields.by]
     if fields.statistic == "crosstab":

@@ -1,8 +1,7 @@
 """Prepares what the pages of statistics show: tables of numbers with their intervals."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from markupsafe import Markup
 
@@ -18,6 +17,7 @@ from app.wire.statistics import (
 )
 from grovekeeper_common import statistic_words
 from grovekeeper_common.declared_labels import labels_of
+from grovekeeper_common.json_types import JsonMapping
 from grovekeeper_common.number_words import (
     error_in_words,
     estimate_in_words,
@@ -60,7 +60,7 @@ def summary_row(released: StatisticsSummary) -> SummaryRow:
     return SummaryRow(released, path, name_of(released), kinds)
 
 
-def columns_by_kind(schema: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
+def columns_by_kind(schema: JsonMapping) -> list[tuple[str, list[str]]]:
     """The columns of a schema as a form offers them: numbers, then categories."""
     kinds: dict[str, list[str]] = {"Numbers": [], "Categories": []}
     for column in [*schema["features"], *labels_of(schema)]:

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from app.api.pages import words
+from grovekeeper_common.json_types import JsonMapping
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Report:
         return any(column.has_mapped for column in self.columns)
 
 
-def shown_report(answer: Mapping[str, Any]) -> Report:
+def shown_report(answer: JsonMapping) -> Report:
     """The report for the answer of the API to an upload."""
     stored = "The upload is complete"
     if answer["rows"] is not None:
@@ -58,7 +58,7 @@ def shown_report(answer: Mapping[str, Any]) -> Report:
     )
 
 
-def _report_on(column: Mapping[str, Any]) -> ReportOnColumn:
+def _report_on(column: JsonMapping) -> ReportOnColumn:
     return ReportOnColumn(
         name=column["name"],
         clamped=words.grouped(column["clamped"]),

@@ -1,13 +1,14 @@
 """Prepares what several pages show: the navigation, refusals, and trees of events."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from app.access.grants import Principal, Role
 from app.api import problems
 from app.api.pages import words
+from grovekeeper_common.json_types import JsonMapping
 from grovekeeper_forests.errors import GrovekeeperError
 
 
@@ -158,7 +159,7 @@ _PLACE_IN_TABLE = re.compile("^(/(?:where|quantiles)/)([0-9]+)")
 """A place of a list, which people count from one."""
 
 
-def _wrong_field(item: Mapping[str, Any]) -> WrongField:
+def _wrong_field(item: JsonMapping) -> WrongField:
     # A form asks for one table.
     at = item["at"].removeprefix("/tables/0")
     if at != item["at"]:
@@ -172,7 +173,7 @@ def _wrong_field(item: Mapping[str, Any]) -> WrongField:
     return WrongField(name, words.field_problem(item["problem"], item.get("accepted")))
 
 
-def _wrong_column(column: Mapping[str, Any]) -> WrongColumn:
+def _wrong_column(column: JsonMapping) -> WrongColumn:
     problem = column["problem"].replace("-", " ")
     for part in ("line", "byte"):
         if column.get(part):
@@ -194,7 +195,7 @@ def _wrong_column(column: Mapping[str, Any]) -> WrongColumn:
     )
 
 
-def _place_of(column: Mapping[str, Any]) -> str:
+def _place_of(column: JsonMapping) -> str:
     """Where a column without a name stands."""
     if not column.get("positions"):
         return "the file"
@@ -234,7 +235,7 @@ class TreeNode:
     is_list: bool = False
 
 
-def tree_of(event: Mapping[str, Any]) -> list[TreeNode]:
+def tree_of(event: JsonMapping) -> list[TreeNode]:
     """The members of an event."""
     return [_node(name, value) for name, value in event.items()]
 

@@ -15,6 +15,7 @@ from app.core import limits
 from app.ledger import control
 from app.wire.acts import ActKind, ActOut
 from app.wire.spending import PriceOut
+from grovekeeper_common.json_types import JsonMapping
 from grovekeeper_common.limit_words import LimitedBy, limit_in_words
 from grovekeeper_forests.amounts import SYMBOLS
 
@@ -99,7 +100,7 @@ def who(key_id: str, name: str | None) -> str:
     return key_id if name is None else f"{name} ({key_id})"
 
 
-def entry(fields: Mapping[str, Any], symbol: str, ended: str | None = None) -> str:
+def entry(fields: JsonMapping, symbol: str, ended: str | None = None) -> str:
     """What an entry of a ledger says, as a sentence; ``ended`` is the reason with which
     its job ended, if known.
     """
@@ -283,7 +284,7 @@ def act_in_words(act: ActOut, names: Mapping[str, str]) -> Markup:
     return _SENTENCES[act.kind].format(**{**optional, **words})
 
 
-def _before(details: Mapping[str, Any], names: Mapping[str, str]) -> Markup | str:
+def _before(details: JsonMapping, names: Mapping[str, str]) -> Markup | str:
     """The relation of a new dataset to the erased dataset of its name, if there is one."""
     if "continues" in details:
         return Markup(", which continues the account of the erased {}").format(
@@ -347,7 +348,7 @@ def _roles(roles: Sequence[str]) -> str:
     return f", with the global {noun} {', '.join(roles)}"
 
 
-def _rules(rules: Mapping[str, Any], names: Mapping[str, str]) -> Markup:
+def _rules(rules: JsonMapping, names: Mapping[str, str]) -> Markup:
     """The rules of a dataset, the absent ones left out."""
     parts: list[Markup | str] = []
     if rules["frozen"]:

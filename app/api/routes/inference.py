@@ -1,7 +1,6 @@
 """Defines the routes of the Open Inference Protocol."""
 
 from importlib.metadata import version
-from typing import Any
 
 from fastapi import APIRouter, Request
 
@@ -19,6 +18,7 @@ from app.wire.inference import (
     ServerMetadata,
     ServerReady,
 )
+from grovekeeper_common.json_types import JsonObject
 
 inference_routes = APIRouter(prefix="/v2", tags=["inference"], route_class=BodyRoute)
 
@@ -29,7 +29,7 @@ _BINARY = "application/octet-stream"
 _MODEL_RESPONSES = documented(NotFound, RoleMissing)
 
 
-_INFERS: dict[str, Any] = {
+_INFERS: JsonObject = {
     "response_model": InferenceOut,
     "responses": {
         200: {"content": {_BINARY: {"schema": {"type": "string", "format": "binary"}}}},

@@ -1,7 +1,7 @@
 """Defines the routes of balances, entries and caps."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import StreamingResponse
@@ -33,6 +33,7 @@ from app.wire.ledger import (
     SpentBy,
     SpentOut,
 )
+from grovekeeper_common.json_types import JsonObject
 
 ledger_routes = APIRouter(prefix="/ledger", tags=["ledger"], route_class=BodyRoute)
 
@@ -43,7 +44,7 @@ _Id: TypeAlias = Annotated[str | None, Query(max_length=limits.MAX_REFERENCE_CHA
 _ScopeText: TypeAlias = Annotated[str | None, Query(max_length=limits.MAX_SCOPE_CHARS)]
 
 
-_EXPORT: dict[int | str, dict[str, Any]] = {
+_EXPORT: dict[int | str, JsonObject] = {
     200: {
         "description": "A header line, then every entry.",
         "content": {"application/x-ndjson": {}, "text/csv": {}},

@@ -1,6 +1,6 @@
 """Defines the routes of models and their predictions."""
 
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
@@ -20,6 +20,7 @@ from app.wire.models import (
     PredictOut,
     TreeOut,
 )
+from grovekeeper_common.json_types import JsonObject
 from grovekeeper_forests import limits as forest_limits
 from grovekeeper_forests.errors import NotSupported
 
@@ -29,7 +30,7 @@ model_routes = APIRouter(prefix="/models", tags=["models"], route_class=BodyRout
 _TABLE = {"schema": {"type": "string", "format": "binary"}}
 
 
-_PREDICT_BODY: dict[str, Any] = {
+_PREDICT_BODY: JsonObject = {
     "requestBody": {
         "description": "Rows in JSON, or a table as an Arrow IPC stream with a column for every feature.",
         "required": True,

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from email.message import Message
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 
@@ -44,6 +44,7 @@ from app.wire.uploads import (
     UploadList,
     UploadOut,
 )
+from grovekeeper_common.json_types import JsonObject
 
 upload_routes = APIRouter(prefix="/datasets", tags=["datasets"], route_class=BodyRoute)
 
@@ -55,7 +56,7 @@ _ACCEPTED = [
 ]
 
 
-_ROWS_BODY: dict[str, Any] = {
+_ROWS_BODY: JsonObject = {
     "requestBody": {
         "required": True,
         "description": "CSV with a header row, UTF-8 if no parameter says otherwise, plain or with "

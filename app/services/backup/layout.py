@@ -40,6 +40,7 @@ from app.core.files import StoredFile
 from app.ledger import checkpoints
 from app.ledger.checkpoints import Signer
 from grovekeeper_common import durable_files
+from grovekeeper_common.json_types import JsonObject
 
 DATABASE = "database.sqlite3"
 HOME = "home"
@@ -138,7 +139,7 @@ class Manifest:
             raise BackupDamaged(
                 _MANIFEST, "is not signed by the signing key of this installation"
             )
-        value: dict[str, Any] = json.loads(text)
+        value: JsonObject = json.loads(text)
         if value["format"] != _FORMAT:
             raise BackupDamaged(
                 _MANIFEST,

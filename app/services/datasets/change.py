@@ -6,8 +6,6 @@ columns before and after a change.
 """
 
 import hashlib
-from collections.abc import Mapping
-from typing import Any
 
 import rfc8785
 from sqlalchemy import Text, literal, update
@@ -40,6 +38,7 @@ from app.wire.datasets import (
     PrivacyUnitIn,
     SchemaIn,
 )
+from grovekeeper_common.json_types import JsonMapping, JsonObject
 from grovekeeper_forests.data.schema import Schema
 from grovekeeper_forests.privacy.partitions import ColumnPartition, Partition
 
@@ -157,7 +156,7 @@ def _checked(dataset: Dataset, columns: SchemaIn) -> Schema:
 
 def _as_declared(partition: Partition) -> PartitionIn:
     """A partition as its declaration stated it."""
-    stated: dict[str, Any] = {**partition.to_json(), "sizes": None}
+    stated: JsonObject = {**partition.to_json(), "sizes": None}
     if isinstance(partition, ColumnPartition):
         del stated["cells"]
         if not partition.is_feature:
@@ -184,7 +183,7 @@ def _require_changeable(session: Session, dataset: Dataset) -> None:
         raise DeclarationFixed(because)
 
 
-def _written(columns: Mapping[str, Any]) -> bytes:
+def _written(columns: JsonMapping) -> bytes:
     """Columns as the database stores them, and as the act in the chain has them."""
     return rfc8785.dumps(dict(columns))
 

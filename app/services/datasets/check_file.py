@@ -35,6 +35,7 @@ from app.datasets.upload_bodies import (
 from app.services.datasets.declaration_rules import read_partitions
 from app.services.datasets.upload import UploadTerms, unread_columns
 from app.wire.datasets import DatasetIn
+from grovekeeper_common.json_types import JsonMapping, JsonObject
 from grovekeeper_forests.data.schema import Schema
 
 _DATASET = "ds_check"
@@ -85,12 +86,12 @@ class NotADeclaration(ValueError):
         faults: of its members, as the library states them without the text.
     """
 
-    def __init__(self, faults: Sequence[Mapping[str, Any]] = ()) -> None:
+    def __init__(self, faults: Sequence[JsonMapping] = ()) -> None:
         super().__init__("the text is no declaration")
         self.faults = faults
 
 
-def check_file(declaration: bytes, file: OwnersFile) -> dict[str, Any]:
+def check_file(declaration: bytes, file: OwnersFile) -> JsonObject:
     """Finds all that an owner has to know of a file before its upload.
 
     Args:
@@ -165,7 +166,7 @@ def _declared(text: bytes) -> tuple[Schema, DatasetIn]:
     return schema, dataset
 
 
-def _members(problem: ColumnProblem | UnreadColumn) -> dict[str, Any]:
+def _members(problem: ColumnProblem | UnreadColumn) -> JsonObject:
     """A problem as an answer of the service has it."""
     members = {name: value for name, value in vars(problem).items() if value}
     if "percent" in members:

@@ -7,7 +7,7 @@ A budget survives its dataset: the name of an erased dataset leads to its accoun
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Self
+from typing import Self
 
 from sqlalchemy.orm import Session
 
@@ -31,6 +31,7 @@ from app.services.guarantees import guarantee_of
 from app.services.installation import Installation
 from app.services.ledger.balances import cap_of
 from app.wire.datasets import DatasetIn, DatasetOut, DeclarationOut, PrivacyUnitIn
+from grovekeeper_common.json_types import JsonObject
 from grovekeeper_common.number_text import two_significant_digits
 from grovekeeper_forests import amounts
 from grovekeeper_forests.data.schema import Schema
@@ -195,7 +196,7 @@ class _Checked:
 
     def facts(
         self, session: Session, principal: Principal, keys: StorageKeys, *, at: datetime
-    ) -> dict[str, Any]:
+    ) -> JsonObject:
         """What :meth:`declared` would store under a name that no dataset ever had;
         raises what :func:`app.datasets.catalog.require_free` and
         :func:`app.services.datasets.membership.with_new_member` raise.

@@ -24,7 +24,6 @@ from app.services.datasets.upload import stored_uploads
 from app.services.guarantees import of_large_amount
 from app.services.installation import Installation
 from app.services.pagination import PageRequest, page_of
-from app.wire.base import JsonObject
 from app.wire.datasets import DatasetList, DatasetOut
 from app.wire.uploads import (
     EpochOverlap,
@@ -33,6 +32,7 @@ from app.wire.uploads import (
     SharedRows,
     UploadList,
 )
+from grovekeeper_common.json_types import JsonObject
 from grovekeeper_common.limit_words import LimitedBy
 from grovekeeper_forests.privacy.accountants import Amount
 

@@ -7,12 +7,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Protocol
 
 from app.datasets import private_rows
 from app.datasets.private_rows import Selection
 from app.services.jobs.task import JobTask, PartRows, input_path
 from grovekeeper_common import durable_files
+from grovekeeper_common.json_types import JsonMapping
 from grovekeeper_forests.data.coded_rows import (
     CodeRequest,
     ColumnRequest,
@@ -121,8 +122,8 @@ class ChargedJob:
     """Implements :class:`grovekeeper_forests.releases.drawing.Drawing`."""
 
     task: JobTask
-    work: Mapping[str, Any]
-    metadata: Mapping[str, Any]
+    work: JsonMapping
+    metadata: JsonMapping
     randomness: Randomness
     on_tree_done: Callable[[], None]
     reader: Reader

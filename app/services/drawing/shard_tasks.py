@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from app.core.files import Store, StoredFile
 from app.core.sealed_files import DataKey, SealedFile
@@ -25,6 +25,7 @@ from app.datasets import private_rows
 from app.datasets.private_rows import Selection
 from app.datasets.row_layout import RowGroups
 from app.services.jobs.task import PartRows
+from grovekeeper_common.json_types import JsonObject
 from grovekeeper_forests import remote
 from grovekeeper_forests.data.coded_rows import (
     CodedRows,
@@ -125,7 +126,7 @@ class Order:
         return StoredRows(asked.schema, blocks)
 
 
-def _sealed(file: str, request: dict[str, Any]) -> SealedFile:
+def _sealed(file: str, request: JsonObject) -> SealedFile:
     return SealedFile(_stored(file), DataKey(request["data_key"]))
 
 
@@ -139,7 +140,7 @@ def _stored(file: str) -> StoredFile:
     return StoredFile(_HERE.store, file)
 
 
-def _selection(request: dict[str, Any]) -> Selection:
+def _selection(request: JsonObject) -> Selection:
     partitions = Partitions.from_json(request["partitions"].value)
     scope = Scope(request["scope"].value)
     return Selection(

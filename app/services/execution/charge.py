@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -36,6 +35,7 @@ from app.services.jobs import notices
 from app.services.jobs.task import JobTask, PartRows
 from app.services.releases import kinds
 from app.services.releases.contract import StoredPlan, events_of
+from grovekeeper_common.json_types import JsonMapping
 from grovekeeper_forests.contract.plan import PlanInvalid
 from grovekeeper_forests.errors import GrovekeeperError
 from grovekeeper_forests.privacy import accountants, events
@@ -315,7 +315,7 @@ def _paid_uploads(
     return uploads
 
 
-def _terms(dataset: Dataset, price: Mapping[str, Any]) -> Terms:
+def _terms(dataset: Dataset, price: JsonMapping) -> Terms:
     """What a dataset's account pays for, as the plan of the job was made from it."""
     delta = None if price["delta"] is None else Fraction(price["delta"])
     return Terms(

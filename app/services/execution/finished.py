@@ -11,7 +11,6 @@ import json
 import logging
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -23,6 +22,7 @@ from app.services.jobs import notices
 from app.services.releases import outputs
 from app.services.releases.outputs import Output
 from grovekeeper_common.durable_files import UNFINISHED
+from grovekeeper_common.json_types import JsonObject
 
 _ENDING = ".json"
 _log = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ class Note:
     output: Output
 
     @classmethod
-    def from_json(cls, value: dict[str, Any]) -> "Note":
+    def from_json(cls, value: JsonObject) -> "Note":
         """Inverse of what :func:`note` writes.
 
         Raises ``ValueError`` unless the output is a file or a body: the note may be of

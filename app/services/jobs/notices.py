@@ -9,7 +9,6 @@ transactions themselves happen at public times.
 from collections.abc import Collection, Sequence
 from datetime import datetime
 from fractions import Fraction
-from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -28,6 +27,7 @@ from app.ledger import populations, reservations, statements
 from app.services.installation import Installation
 from app.webhooks import outbox
 from app.webhooks.outbox import BUDGET_LOW, WebhookRow
+from grovekeeper_common.json_types import JsonObject
 from grovekeeper_forests.errors import GrovekeeperError
 
 JOB_QUEUED = "job.queued"
@@ -198,7 +198,7 @@ def _put(
     session: Session,
     listeners: Sequence[WebhookRow],
     event: str,
-    facts: dict[str, Any],
+    facts: JsonObject,
     *,
     at: datetime,
 ) -> None:

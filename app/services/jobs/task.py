@@ -5,10 +5,10 @@ the rows that the job reads.
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from app.core.dask_cluster import DaskCluster
 from app.core.sealed_files import DataKey, SealedFile
+from grovekeeper_common.json_types import JsonObject
 from grovekeeper_forests.data.schema import Schema
 from grovekeeper_forests.privacy.scope import Scope
 
@@ -77,9 +77,9 @@ class PartRows:
         label: the label that is read, where the dataset declares several.
     """
 
-    schema: dict[str, Any]
+    schema: JsonObject
     row_files: tuple[Path, ...]
-    partitions: list[dict[str, Any]]
+    partitions: list[JsonObject]
     scope: Scope
     data_key: DataKey = field(repr=False)
     label: str | None = None
@@ -94,7 +94,7 @@ class PartRows:
         """The files with their key."""
         return [SealedFile.at(path, self.data_key) for path in self.row_files]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """For the child's standard input."""
         row_files, scope = list(map(str, self.row_files)), self.scope.to_json()
         return {
@@ -105,7 +105,7 @@ class PartRows:
         }
 
     @classmethod
-    def from_json(cls, value: dict[str, Any]) -> "PartRows":
+    def from_json(cls, value: JsonObject) -> "PartRows":
         """Inverse of :meth:`to_json`."""
         scope = Scope(value["scope"])
         row_files = tuple(map(Path, value["row_files"]))
@@ -132,10 +132,10 @@ class JobTask:
     kind: str
     job_id: str
     folder: Path
-    work: dict[str, Any]
+    work: JsonObject
     n_trees: int
     parts: tuple[PartRows, ...]
-    metadata: dict[str, Any]
+    metadata: JsonObject
     cluster: DaskCluster | None = None
 
     @property

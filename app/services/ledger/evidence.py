@@ -11,7 +11,6 @@ import math
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
@@ -35,6 +34,7 @@ from app.services.ledger.heads import checkpoint_of
 from app.services.ledger.history import entries_up_to, json_lines
 from app.wire.evidence import ConsistencyOut, DeploymentOut, InclusionOut, SignerOut
 from app.wire.ledger import AccountBalance
+from grovekeeper_common.json_types import JsonMapping, JsonObject
 from grovekeeper_forests import catalogue
 from grovekeeper_forests.amounts import SYMBOLS
 from grovekeeper_forests.privacy.accountants import gdp, pure, zcdp
@@ -139,7 +139,7 @@ class Verification:
 
     entries: int
     checkpoint: str
-    result: dict[str, Any] | None
+    result: JsonObject | None
 
 
 def verify_ledger(
@@ -170,7 +170,7 @@ def verify_acts(
 
 def _verified(
     installation: Installation,
-    header: Mapping[str, Any],
+    header: JsonMapping,
     head: Checkpoint,
     signer: Signer,
 ) -> Verification:
@@ -193,7 +193,7 @@ def _verified(
         return Verification(last, note, result)
 
 
-def _run(export: int, checkpoint: int, key: int) -> dict[str, Any] | None:
+def _run(export: int, checkpoint: int, key: int) -> JsonObject | None:
     """The verifier's result for files without a name, which it opens by their
     descriptors.
     """
@@ -218,7 +218,7 @@ def _run(export: int, checkpoint: int, key: int) -> dict[str, Any] | None:
             timeout=limits.MAX_VERIFICATION_S,
             check=False,
         )
-        result: dict[str, Any] = json.loads(ended.stdout)
+        result: JsonObject = json.loads(ended.stdout)
     except (subprocess.TimeoutExpired, ValueError):
         return None
     return result
@@ -274,13 +274,13 @@ def show_deployment(
 
 
 @cache
-def _template() -> dict[str, Any]:
+def _template() -> JsonObject:
     file = resources.files(__package__).joinpath("deployment.yaml")
-    template: dict[str, Any] = yaml.safe_load(file.read_text(encoding="utf-8"))
+    template: JsonObject = yaml.safe_load(file.read_text(encoding="utf-8"))
     return template
 
 
-def _filled(part: Any, words: dict[str, Any]) -> Any:
+def _filled(part: Any, words: JsonObject) -> Any:
     """A copy of a part of the template, with the words in braces replaced."""
     if isinstance(part, dict):
         return {name: _filled(value, words) for name, value in part.items()}
@@ -289,7 +289,7 @@ def _filled(part: Any, words: dict[str, Any]) -> Any:
     return part
 
 
-def _words(account: Account, balance: AccountBalance) -> dict[str, Any]:
+def _words(account: Account, balance: AccountBalance) -> JsonObject:
     holder, replaced = account.holder, balance.guarantee.get("replace_one")
     protects_labels = holder.adjacency == Adjacency.LABEL.value
     unit = "Label of a row" if protects_labels else "Row"
@@ -355,7 +355,7 @@ def _at_least(text: str) -> float:
 
 
 def _titles(slugs: list[str]) -> str:
-    pages: dict[str, Any] = {str(item["slug"]): item for item in catalogue.algorithms()}
+    pages: JsonObject = {str(item["slug"]): item for item in catalogue.algorithms()}
     titles = []
     for slug in slugs:
         page = pages[slug]

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 from sqlalchemy.orm import Session
 
@@ -33,6 +33,7 @@ from app.wire.reservations import (
     ReservationList,
     ReservationOut,
 )
+from grovekeeper_common.json_types import JsonObject
 from grovekeeper_common.limit_words import LimitedBy
 from grovekeeper_forests import amounts
 from grovekeeper_forests.errors import AccountantMismatch
@@ -151,7 +152,7 @@ def _receipt(
     return f"{words}\nStated for one unit with all its rows, where it says one row."
 
 
-def _event(value: dict[str, Any] | None) -> Event:
+def _event(value: JsonObject | None) -> Event:
     try:
         return events.foreign(value)
     except UnknownPrivacyEvent:
@@ -362,7 +363,7 @@ def _reservation(
     """The reservation of a charge. Both of its entries repeat its details, which are
     public facts.
     """
-    details: dict[str, Any] = {
+    details: JsonObject = {
         "attested_by": attested_by,
         "description": body.description,
         "per": body.per,

@@ -6,7 +6,7 @@ import itertools
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import rfc8785
 from sqlalchemy.orm import Session
@@ -25,6 +25,7 @@ from app.services.jobs.show_jobs import charged_jobs
 from app.services.ledger.balances import Account, balance_of, find_account
 from app.services.pagination import PageRequest
 from app.wire.ledger import ChargedJob, DetailedEntryOut, EntryList, EntryOut
+from grovekeeper_common.json_types import JsonMapping
 from grovekeeper_forests.privacy import events, receipts
 from grovekeeper_forests.privacy.scope import WHOLE, JointCell, Scope
 
@@ -102,7 +103,7 @@ def export_json_lines(
     return json_lines(header, entries_up_to(installation, account_id, last))
 
 
-def json_lines(header: Mapping[str, Any], entries: Iterable[Entry]) -> Iterator[bytes]:
+def json_lines(header: JsonMapping, entries: Iterable[Entry]) -> Iterator[bytes]:
     """The lines of an export: a header, then every entry as it was hashed."""
     yield rfc8785.dumps(dict(header)) + b"\n"
     for entry in entries:
@@ -194,7 +195,7 @@ def entry_out(entry: Entry) -> EntryOut:
     return form.model_validate(entry.to_json())
 
 
-def _csv_cells(value: Mapping[str, Any]) -> list[str]:
+def _csv_cells(value: JsonMapping) -> list[str]:
     cells = []
     for name in CSV_COLUMNS:
         cell = value.get(name)

@@ -2,9 +2,8 @@
 after each, and pairs of cells.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from app.access import grants
 from app.access.grants import SEE_BALANCE, SEE_LEDGER, Principal
@@ -18,6 +17,7 @@ from app.services.installation import Installation
 from app.services.jobs.show_jobs import charged_jobs
 from app.services.ledger.balances import cell_out
 from app.wire.ledger import CellOut, ChargedJob
+from grovekeeper_common.json_types import JsonMapping
 from grovekeeper_forests.privacy.scope import Cell, Scope
 
 
@@ -38,7 +38,7 @@ class Charge:
 
     sequence: int
     amount: str
-    scope: Mapping[str, Any]
+    scope: JsonMapping
     job_id: str | None
     job: ChargedJob | None
     purpose: str | None

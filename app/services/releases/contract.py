@@ -7,7 +7,7 @@ job (:mod:`.outputs`).
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
@@ -26,6 +26,7 @@ from app.services.jobs.task import JobTask
 from app.services.spending.asked import AskedDataset, PricedPart
 from app.services.spending.quotes import PartQuote
 from app.wire import base
+from grovekeeper_common.json_types import JsonMapping, JsonObject
 from grovekeeper_forests.data.schema import Schema
 from grovekeeper_forests.errors import GrovekeeperError
 from grovekeeper_forests.privacy import accountants, events, receipts
@@ -74,7 +75,7 @@ class Planned(ABC, Generic[Quote]):
     """
 
     parts: Sequence[PricedPart]
-    work: Mapping[str, Any]
+    work: JsonMapping
     algorithm: str | None = None
     n_trees: int = 0
 
@@ -128,8 +129,8 @@ class StoredPlan(NamedTuple):
 
     kind: str
     algorithm: str | None
-    work: dict[str, Any]
-    declaration: dict[str, Any]
+    work: JsonObject
+    declaration: JsonObject
     terms: Sequence[Terms]
     label: str | None = None
 
@@ -157,13 +158,13 @@ class ReleaseKind(ABC):
         error of any kind where the work is not of its form.
         """
 
-    def inputs(self, work: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
+    def inputs(self, work: JsonMapping) -> Sequence[tuple[str, str]]:
         """Ids and digests of the models that the child reads; they are copied to the
         job's folder before the charge.
         """
         return ()
 
-    def planned_bytes(self, work: Mapping[str, Any], schema: Schema) -> int:
+    def planned_bytes(self, work: JsonMapping, schema: Schema) -> int:
         """The public size of the file that a job stores; asked of kinds that are files."""
         return 0
 
@@ -174,13 +175,13 @@ class ReleaseKind(ABC):
         return False
 
     @abstractmethod
-    def public_facts(self, session: Session, row: JobRow) -> dict[str, Any]:
+    def public_facts(self, session: Session, row: JobRow) -> JsonObject:
         """The public facts that the release carries beside its numbers: price,
         guarantee, receipt.
         """
 
     @abstractmethod
-    def body(self, task: JobTask, data: bytes) -> dict[str, Any] | None:
+    def body(self, task: JobTask, data: bytes) -> JsonObject | None:
         """Checks the child's output, and makes the body that is stored of it; ``None``
         where the file is stored.
 
@@ -198,7 +199,7 @@ def visible(
     return row
 
 
-def facts_of_job(session: Session, row: JobRow) -> dict[str, Any]:
+def facts_of_job(session: Session, row: JobRow) -> JsonObject:
     """The facts of a job that is being charged, with the facts of its first part.
 
     Args:
@@ -208,7 +209,7 @@ def facts_of_job(session: Session, row: JobRow) -> dict[str, Any]:
     return {"job_id": row.id, "name": row.name, **facts_of_part(session, row, 0)}
 
 
-def facts_of_part(session: Session, row: JobRow, position: int) -> dict[str, Any]:
+def facts_of_part(session: Session, row: JobRow, position: int) -> JsonObject:
     """The facts of one part of a job, on the account that pays for it."""
     part = row.parts[position]
     event = events_of(row)[position]

@@ -6,9 +6,9 @@ What is shown is post-processing of released counts.
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,6 +57,7 @@ from app.wire.evaluations import (
     ReleasedErrorOut,
     SelectionIn,
 )
+from grovekeeper_common.json_types import JsonMapping, JsonObject
 from grovekeeper_forests.bins import noisy_counts
 from grovekeeper_forests.contract.algorithm import PublicFacts
 from grovekeeper_forests.data.sanitiser import numbers_of_codes
@@ -255,9 +256,9 @@ def _scale(
     return error_scale(label, body.largest_error, centre)
 
 
-def _target(label: Label) -> dict[str, Any]:
+def _target(label: Label) -> JsonObject:
     """What a job notes of the label that its models predict."""
-    target: dict[str, Any] = {"classes": list(label.classes)}
+    target: JsonObject = {"classes": list(label.classes)}
     # evaluations of classes have no such member, and keep their bytes
     if label.bounds is not None:
         target["bounds"] = list(label.bounds)
@@ -312,7 +313,7 @@ class EvaluationKind(ReleaseKind):
 
     def inputs(
         self,
-        work: Mapping[str, Any],
+        work: JsonMapping,
     ) -> Sequence[tuple[str, str]]:
         """See :class:`ReleaseKind`: the models' artifacts."""
         return [(model["id"], model["digest"]) for model in work["models"]]
@@ -321,7 +322,7 @@ class EvaluationKind(ReleaseKind):
         self,
         session: Session,
         row: JobRow,
-    ) -> dict[str, Any]:
+    ) -> JsonObject:
         """The facts that are shown with the released numbers."""
         work, [part] = row.task["work"], row.parts
         return {
@@ -337,7 +338,7 @@ class EvaluationKind(ReleaseKind):
         self,
         task: JobTask,
         data: bytes,
-    ) -> dict[str, Any]:
+    ) -> JsonObject:
         """See :class:`ReleaseKind`."""
         try:
             released = Evaluation.from_json(json.loads(data))
@@ -433,7 +434,7 @@ def _measured(row: ReleaseRow) -> tuple[str, ReleasedScore]:
     """
     evaluation = Evaluation.from_json(row.facts["evaluation"])
     model_id = row.facts["models"][evaluation.best or 0]
-    source: dict[str, Any] = {
+    source: JsonObject = {
         "evaluation": row.id,
         "dataset": row.dataset_id,
         "dataset_name": row.dataset_name,
@@ -514,7 +515,7 @@ def _rows_of(row: ReleaseRow) -> str:
 
 
 def _evaluation_out(
-    row: ReleaseRow, guarantee: dict[str, Any], *, majority: MajorityOut | None
+    row: ReleaseRow, guarantee: JsonObject, *, majority: MajorityOut | None
 ) -> EvaluationOut:
     evaluation = Evaluation.from_json(row.facts["evaluation"])
     facts, scale = row.facts, evaluation.plan.scale

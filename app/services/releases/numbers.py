@@ -5,7 +5,7 @@ released numbers, kept as a body beside the facts of their job.
 import json
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 from sqlalchemy.orm import Session
 
@@ -19,6 +19,7 @@ from app.services.jobs.task import JobTask
 from app.services.pagination import PageRequest, page_of
 from app.services.releases.contract import OutputInvalid, ReleaseKind, facts_of_job
 from app.wire.spending import PriceOut
+from grovekeeper_common.json_types import JsonObject
 from grovekeeper_forests.data.schema import Schema
 from grovekeeper_forests.errors import GrovekeeperError
 
@@ -45,7 +46,7 @@ class NumbersKind(ReleaseKind):
         its form.
         """
 
-    def public_facts(self, session: Session, row: JobRow) -> dict[str, Any]:
+    def public_facts(self, session: Session, row: JobRow) -> JsonObject:
         """See :class:`ReleaseKind`."""
         [part] = row.parts
         return {
@@ -54,7 +55,7 @@ class NumbersKind(ReleaseKind):
             "epochs": part.epochs,
         }
 
-    def body(self, task: JobTask, data: bytes) -> dict[str, Any]:
+    def body(self, task: JobTask, data: bytes) -> JsonObject:
         """See :class:`ReleaseKind`."""
         schema = task.parts[0].columns
         try:
@@ -87,7 +88,7 @@ def page_of_kinds(
     )
 
 
-def head(row: ReleaseRow) -> dict[str, Any]:
+def head(row: ReleaseRow) -> JsonObject:
     """The fields that released numbers have in a list."""
     return {
         "id": row.id,
@@ -101,7 +102,7 @@ def head(row: ReleaseRow) -> dict[str, Any]:
     }
 
 
-def details(row: ReleaseRow) -> dict[str, Any]:
+def details(row: ReleaseRow) -> JsonObject:
     """The fields that released numbers are shown with, beside the numbers."""
     return {
         **head(row),

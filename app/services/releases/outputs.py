@@ -1,8 +1,6 @@
 """Keeps what the child of a job released: checks and stores it, and registers it."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -13,6 +11,7 @@ from app.registry.tables import ReleaseRow
 from app.services.installation import Installation
 from app.services.jobs.task import JobTask
 from app.services.releases import kinds
+from grovekeeper_common.json_types import JsonMapping
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,7 @@ class Output:
 
     digest: str | None = None
     size_bytes: int | None = None
-    body: Mapping[str, Any] | None = None
+    body: JsonMapping | None = None
 
     def discard(self, installation: Installation) -> None:
         """Removes the stored file of a job that was lost before :func:`register`."""

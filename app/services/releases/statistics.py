@@ -46,6 +46,7 @@ from app.wire.statistics import (
     TableQuoteOut,
 )
 from grovekeeper_common import statistic_words
+from grovekeeper_common.json_types import JsonObject
 from grovekeeper_forests import amounts
 from grovekeeper_forests.data.days import date_of
 from grovekeeper_forests.data.schema import Schema
@@ -165,7 +166,7 @@ class StatisticsRequest(ReleaseRequest[StatisticsQuoteOut]):
         return epsilon_for(body.error_share * size, plan_at)
 
 
-def _table(table: TableIn) -> dict[str, Any]:
+def _table(table: TableIn) -> JsonObject:
     """A table of a request in the form that plans store."""
     weight = amounts.text_or_none(table.weight)
     quantiles = list(map(amounts.to_text, table.quantiles))
@@ -173,7 +174,7 @@ def _table(table: TableIn) -> dict[str, Any]:
     return {**table.model_dump(by_alias=True), **settled}
 
 
-def _planned(tables: Sequence[dict[str, Any]], asked: AskedPart) -> StatisticsPlan:
+def _planned(tables: Sequence[JsonObject], asked: AskedPart) -> StatisticsPlan:
     terms = asked.terms
     schema = asked.dataset.schema
     return price.plan(tables, public_facts(terms, None, schema, terms.adjacency))
@@ -274,7 +275,7 @@ def _table_out(released: Statistics, index: int) -> StatisticsTableOut:
     )
 
 
-def _shown(table: Table, number: Estimate) -> dict[str, Any]:
+def _shown(table: Table, number: Estimate) -> JsonObject:
     """A number of a table. A quantile or a mean of dates is a date, and its interval has
     every day of which it holds a part.
     """
@@ -303,7 +304,7 @@ def _axes_out(table: Table) -> list[AxisOut]:
     axes = [AxisOut(column=axis.column, cells=axis.cells) for axis in table.axes]
     if table.statistic == QUANTILES:
         texts = map(amounts.to_text, table.quantiles)
-        cells: list[dict[str, Any]] = [{"quantile": text} for text in texts]
+        cells: list[JsonObject] = [{"quantile": text} for text in texts]
         axes.append(AxisOut(column="quantile", cells=cells))
     return axes
 
@@ -317,7 +318,7 @@ _OF_OURS = re.compile(r'("*)(OTHER|MISSING)\1')
 """Categories that words for a cell of ours could be confused with."""
 
 
-def _in_words(cell: dict[str, Any]) -> str:
+def _in_words(cell: JsonObject) -> str:
     """A cell in words, which no other cell of its axis has: a declared category that is
     named like a cell of ours, in quotes or without, is in one more pair of quotes.
     """

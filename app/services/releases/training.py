@@ -2,9 +2,8 @@
 its jobs release.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -35,6 +34,7 @@ from app.services.spending.asked import AskedDataset, AskedPart, PricedPart, ask
 from app.services.spending.quotes import PartQuote, expected_accuracy
 from app.wire.spending import AccountPlanOut
 from app.wire.training import PlanIn, PlanOut, ReusedProfileOut, UnlabelledIn
+from grovekeeper_common.json_types import JsonMapping, JsonObject
 from grovekeeper_forests import catalogue
 from grovekeeper_forests.bins.quantile_bins import ReusedProfile
 from grovekeeper_forests.contract.plan import Plan
@@ -295,7 +295,7 @@ class TrainKind(ReleaseKind):
             is_named and stored.algorithm == planned.algorithm and paid == stored.terms
         )
 
-    def planned_bytes(self, work: Mapping[str, Any], schema: Schema) -> int:
+    def planned_bytes(self, work: JsonMapping, schema: Schema) -> int:
         """See :class:`ReleaseKind`."""
         return released_forest.planned_bytes(read_plan(work["plan"]), schema)
 
@@ -303,7 +303,7 @@ class TrainKind(ReleaseKind):
         """See :class:`ReleaseKind`."""
         return algorithm is not None and not catalogue.algorithm(algorithm).reads_values
 
-    def public_facts(self, session: Session, row: JobRow) -> dict[str, Any]:
+    def public_facts(self, session: Session, row: JobRow) -> JsonObject:
         """The facts of the model card, bound into the artifact's own bytes."""
         profile = _profile_of_model(session, row)
         part = row.parts[0]

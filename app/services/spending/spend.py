@@ -17,7 +17,7 @@ A part of a job is asked and priced (:mod:`app.services.spending.asked`), reserv
 """
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -55,6 +55,7 @@ from app.services.jobs import notices
 from app.services.spending.asked import AskedDataset, PricedPart, read_asked
 from app.webhooks import outbox
 from app.wire.jobs import TrainOut
+from grovekeeper_common.json_types import JsonMapping, JsonObject
 from grovekeeper_forests.errors import GrovekeeperError
 
 _log = logging.getLogger(__name__)
@@ -80,9 +81,9 @@ class Job:
     kind: str
     dataset: catalog.Dataset
     parts: Sequence[PricedPart]
-    work: dict[str, Any]
+    work: JsonObject
     name: str | None = None
-    stated: Mapping[str, Any] = field(default_factory=dict)
+    stated: JsonMapping = field(default_factory=dict)
     algorithm: str | None = None
     n_trees: int = 0
 

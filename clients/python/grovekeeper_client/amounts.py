@@ -9,6 +9,8 @@ from decimal import Decimal
 from operator import index
 from typing import Any, Self, SupportsIndex, TypeAlias
 
+from grovekeeper_common.json_types import JsonMapping
+
 Amount: TypeAlias = Decimal | str | float | SupportsIndex
 """An amount such as ``"0.5"``, ``Decimal("0.5")``, ``0.5`` or ``1``. Text and Decimal
 are exact with any digits.
@@ -72,7 +74,7 @@ class Price:
     delta: Decimal | None
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Self:
+    def from_json(cls, value: JsonMapping) -> Self:
         """Reads the ``price`` of an answer."""
         delta = value["delta"]
         return cls(

@@ -21,7 +21,6 @@ from grovekeeper_client.settings import key_of
 from grovekeeper_client.transport import (
     CHUNK_BYTES,
     Calls,
-    Json,
     Request,
     key_reference,
     key_segment,
@@ -30,6 +29,7 @@ from grovekeeper_client.transport import (
     segment,
 )
 from grovekeeper_client.uploads import UploadOptions, headers_of
+from grovekeeper_common.json_types import JsonMapping, JsonObject
 
 _UPLOAD_TIMEOUT_S = 3_600.0
 _POLL_INTERVAL_S = 0.5
@@ -63,11 +63,11 @@ class Client(Calls):
     def __reduce__(self) -> tuple[Any, ...]:
         return _connected, (self.url,)
 
-    def _repeatable(self, path: str, body: Json | bytes) -> Json:
+    def _repeatable(self, path: str, body: JsonObject | bytes) -> JsonObject:
         """Posts what changes nothing or, repeated, nothing more."""
         return self._json("POST", path, body=body, repeatable=True)
 
-    def _once(self, path: str, body: Json | bytes, key: str | None) -> Json:
+    def _once(self, path: str, body: JsonObject | bytes, key: str | None) -> JsonObject:
         """Posts what happens once per idempotency key."""
         headers = {"Idempotency-Key": key or new_idempotency_key()}
         return self._json("POST", path, body=body, headers=headers)
@@ -75,14 +75,14 @@ class Client(Calls):
     # Datasets
 
     def declare_dataset(
-        self, declaration: Json | bytes, *, idempotency_key: str | None = None
-    ) -> Json:
+        self, declaration: JsonObject | bytes, *, idempotency_key: str | None = None
+    ) -> JsonObject:
         """``POST /datasets``. Bytes are sent unchanged, so that numbers in a file keep
         their digits.
         """
         return self._once("/datasets", declaration, idempotency_key)
 
-    def check_declaration(self, declaration: Json | bytes) -> Json:
+    def check_declaration(self, declaration: JsonObject | bytes) -> JsonObject:
         """``POST /declarations``: checks a declaration by the rules of the service and
         stores nothing.
         """
@@ -96,7 +96,7 @@ class Client(Calls):
         idempotency_key: str | None = None,
         on_progress: Callable[[int], None] = lambda _sent: None,
         **options: Unpack[UploadOptions],
-    ) -> Json:
+    ) -> JsonObject:
         """``POST /datasets/{id}/rows``: streams a file of rows. The first bytes of the
         file tell its form.
 
@@ -140,13 +140,13 @@ class Client(Calls):
             )
         )
 
-    def uploads(self, dataset: str) -> Iterator[Json]:
+    def uploads(self, dataset: str) -> Iterator[JsonObject]:
         """``GET /datasets/{id}/uploads``, all pages: stored rows are for owners by a
         grant.
         """
         return self._pages(f"/datasets/{segment(dataset)}/uploads", "uploads")
 
-    def erase_upload(self, dataset: str, upload: str) -> Json:
+    def erase_upload(self, dataset: str, upload: str) -> JsonObject:
         """``DELETE /datasets/{id}/uploads/{upload}``: erases the rows; what was spent
         stays spent.
 
@@ -157,7 +157,7 @@ class Client(Calls):
             "DELETE", f"/datasets/{segment(dataset)}/uploads/{segment(upload)}"
         )
 
-    def datasets(self, **filters: str | None) -> Iterator[Json]:
+    def datasets(self, **filters: str | None) -> Iterator[JsonObject]:
         """``GET /datasets``, all pages.
 
         Args:
@@ -166,11 +166,11 @@ class Client(Calls):
         """
         return self._pages("/datasets", "datasets", **filters)
 
-    def dataset(self, dataset: str) -> Json:
+    def dataset(self, dataset: str) -> JsonObject:
         """``GET /datasets/{id}``."""
         return self.dataset_with_etag(dataset)[0]
 
-    def dataset_with_etag(self, dataset: str) -> tuple[Json, str | None]:
+    def dataset_with_etag(self, dataset: str) -> tuple[JsonObject, str | None]:
         """``GET /datasets/{id}``, and the tag of the columns, for
         :meth:`change_dataset`; no body has it.
         """
@@ -180,32 +180,32 @@ class Client(Calls):
         tag = None if field is None else field.removeprefix("W/").strip('"')
         return read_object(response), tag
 
-    def delete_dataset(self, dataset: str) -> Json:
+    def delete_dataset(self, dataset: str) -> JsonObject:
         """``DELETE /datasets/{id}``: erases the rows; the ledger stays."""
         return self._json("DELETE", f"/datasets/{segment(dataset)}")
 
     def erase_unit(
         self, dataset: str, unit: str, *, reference: str | None = None
-    ) -> Json:
+    ) -> JsonObject:
         """``POST /datasets/{id}/erasures``: erases the rows of one value of the unit
         column.
         """
-        body: Json = {"unit": unit}
+        body: JsonObject = {"unit": unit}
         if reference is not None:
             body["reference"] = reference
         return self._repeatable(f"/datasets/{segment(dataset)}/erasures", body)
 
-    def overlaps(self, dataset: str) -> Json:
+    def overlaps(self, dataset: str) -> JsonObject:
         """``GET /datasets/{id}/overlaps``: rows shared with other datasets of the same
         owner.
         """
         return self._json("GET", f"/datasets/{segment(dataset)}/overlaps")
 
-    def grants(self, dataset: str) -> Iterator[Json]:
+    def grants(self, dataset: str) -> Iterator[JsonObject]:
         """``GET /datasets/{id}/grants``, all pages."""
         return self._pages(f"/datasets/{segment(dataset)}/grants", "grants")
 
-    def grant(self, dataset: str, key_id: str, role: str) -> Json:
+    def grant(self, dataset: str, key_id: str, role: str) -> JsonObject:
         """``PUT /datasets/{id}/grants/{key_id}``."""
         return self._json(
             "PUT",
@@ -213,15 +213,15 @@ class Client(Calls):
             body={"role": role},
         )
 
-    def revoke_grant(self, dataset: str, key_id: str) -> Json:
+    def revoke_grant(self, dataset: str, key_id: str) -> JsonObject:
         """``DELETE /datasets/{id}/grants/{key_id}``."""
         return self._json(
             "DELETE", f"/datasets/{segment(dataset)}/grants/{key_segment(key_id)}"
         )
 
     def change_dataset(
-        self, dataset: str, schema: Mapping[str, Any], *, etag: str | None = None
-    ) -> Json:
+        self, dataset: str, schema: JsonMapping, *, etag: str | None = None
+    ) -> JsonObject:
         """``PATCH /datasets/{id}``: declares other columns, before rows or jobs follow
         from them.
 
@@ -235,13 +235,13 @@ class Client(Calls):
             headers=_unless_changed(etag),
         )
 
-    def rules(self, dataset: str) -> Json:
+    def rules(self, dataset: str) -> JsonObject:
         """``GET /datasets/{id}/rules``."""
         return self._json("GET", f"/datasets/{segment(dataset)}/rules")
 
     def change_rules(
-        self, dataset: str, rules: Json, *, etag: str | None = None
-    ) -> Json:
+        self, dataset: str, rules: JsonObject, *, etag: str | None = None
+    ) -> JsonObject:
         """``PUT /datasets/{id}/rules``: replaces all rules; looser rules wait for a
         second owner.
 
@@ -255,15 +255,15 @@ class Client(Calls):
             headers=_unless_changed(etag),
         )
 
-    def attention(self) -> Json:
+    def attention(self) -> JsonObject:
         """``GET /attention``: what needs the key, and which budgets end first."""
         return self._json("GET", "/attention")
 
-    def approvals(self) -> Iterator[Json]:
+    def approvals(self) -> Iterator[JsonObject]:
         """``GET /approvals``, all pages."""
         return self._pages("/approvals", "approvals")
 
-    def decide_job(self, job_id: str, decision: str, *, reason: str) -> Json:
+    def decide_job(self, job_id: str, decision: str, *, reason: str) -> JsonObject:
         """``POST /approvals/{job}``: ``approve`` or ``reject``."""
         return self._json(
             "POST",
@@ -274,17 +274,17 @@ class Client(Calls):
     # Populations
 
     def open_population(
-        self, name: str, budget: Json, *, idempotency_key: str | None = None
-    ) -> Json:
+        self, name: str, budget: JsonObject, *, idempotency_key: str | None = None
+    ) -> JsonObject:
         """``POST /populations``."""
-        body: Json = {"name": name, "budget": budget}
+        body: JsonObject = {"name": name, "budget": budget}
         return self._once("/populations", body, idempotency_key)
 
-    def populations(self) -> Iterator[Json]:
+    def populations(self) -> Iterator[JsonObject]:
         """``GET /populations``, all pages."""
         return self._pages("/populations", "populations")
 
-    def population(self, population: str) -> Json:
+    def population(self, population: str) -> JsonObject:
         """``GET /populations/{id}``."""
         return self._json("GET", f"/populations/{segment(population)}")
 
@@ -295,11 +295,11 @@ class Client(Calls):
         *,
         datasets: Sequence[str] | None = None,
         reference: str | None = None,
-    ) -> Json:
+    ) -> JsonObject:
         """``POST /populations/{id}/erasures``: erases the rows of one value of the unit
         column from members, by default from all of the caller, and returns the receipt.
         """
-        body: Json = {"unit": unit, "reference": reference}
+        body: JsonObject = {"unit": unit, "reference": reference}
         if datasets is not None:
             body["datasets"] = list(datasets)
         return self._json(
@@ -309,7 +309,7 @@ class Client(Calls):
             repeatable=True,
         )
 
-    def join_population(self, dataset: str, population: str) -> Json:
+    def join_population(self, dataset: str, population: str) -> JsonObject:
         """``PUT /datasets/{id}/population``: makes the dataset a member of a
         population, for good.
         """
@@ -321,29 +321,31 @@ class Client(Calls):
 
     # Training
 
-    def algorithms(self) -> list[Json]:
+    def algorithms(self) -> list[JsonObject]:
         """``GET /algorithms``."""
         return list(self._json("GET", "/algorithms")["algorithms"])
 
-    def plan(self, request: Json) -> Json:
+    def plan(self, request: JsonObject) -> JsonObject:
         """``POST /plans``: a quote; it costs nothing."""
         return self._repeatable("/plans", request)
 
-    def train(self, request: Json, *, idempotency_key: str | None = None) -> Json:
+    def train(
+        self, request: JsonObject, *, idempotency_key: str | None = None
+    ) -> JsonObject:
         """``POST /train``: reserves budget and queues the job, once per key."""
         return self._once("/train", request, idempotency_key)
 
-    def jobs(self, **filters: str | None) -> Iterator[Json]:
+    def jobs(self, **filters: str | None) -> Iterator[JsonObject]:
         """``GET /jobs``, all pages; filters are ``dataset``, ``kind``, ``algorithm``
         and ``state``.
         """
         return self._pages("/jobs", "jobs", **filters)
 
-    def job(self, job_id: str) -> Json:
+    def job(self, job_id: str) -> JsonObject:
         """``GET /jobs/{id}``."""
         return self._json("GET", f"/jobs/{segment(job_id)}")
 
-    def cancel_job(self, job_id: str) -> Json:
+    def cancel_job(self, job_id: str) -> JsonObject:
         """``DELETE /jobs/{id}``: voids the reservation of a queued job; a running job
         stays charged.
         """
@@ -354,8 +356,8 @@ class Client(Calls):
         job_id: str,
         *,
         timeout: float | None = None,
-        on_change: Callable[[Json], None] = lambda _job: None,
-    ) -> Json:
+        on_change: Callable[[JsonObject], None] = lambda _job: None,
+    ) -> JsonObject:
         """Follows a job until it has finished, waits for an approval or is held;
         returns its last answer.
 
@@ -368,7 +370,7 @@ class Client(Calls):
                 ``None``: no limit.
             on_change: called with the job at the start and whenever its answer changes.
         """
-        last: Json = {}
+        last: JsonObject = {}
         for job in self.follow_job(job_id, timeout=timeout):
             if job != last:
                 on_change(job)
@@ -381,7 +383,7 @@ class Client(Calls):
 
     def follow_job(
         self, job_id: str, *, timeout: float | None = None
-    ) -> Iterator[Json]:
+    ) -> Iterator[JsonObject]:
         """``GET /jobs/{id}/events`` until the job has finished, connected again if
         lost; between streams, one poll.
 
@@ -418,13 +420,13 @@ class Client(Calls):
 
     # Profiles
 
-    def quote_profile(self, dataset: str, request: Json) -> Json:
+    def quote_profile(self, dataset: str, request: JsonObject) -> JsonObject:
         """``POST /datasets/{id}/profiles/quote``: a quote; it costs nothing."""
         return self._repeatable(f"/datasets/{segment(dataset)}/profiles/quote", request)
 
     def release_profile(
-        self, dataset: str, request: Json, *, idempotency_key: str | None = None
-    ) -> Json:
+        self, dataset: str, request: JsonObject, *, idempotency_key: str | None = None
+    ) -> JsonObject:
         """``POST /datasets/{id}/profiles``: reserves budget and queues the job, once
         per key.
         """
@@ -432,15 +434,15 @@ class Client(Calls):
             f"/datasets/{segment(dataset)}/profiles", request, idempotency_key
         )
 
-    def profiles(self, dataset: str) -> Iterator[Json]:
+    def profiles(self, dataset: str) -> Iterator[JsonObject]:
         """``GET /datasets/{id}/profiles``, all pages."""
         return self._pages(f"/datasets/{segment(dataset)}/profiles", "profiles")
 
-    def profile(self, profile_id: str) -> Json:
+    def profile(self, profile_id: str) -> JsonObject:
         """``GET /profiles/{id}``: the released numbers."""
         return self._json("GET", f"/profiles/{segment(profile_id)}")
 
-    def quote_statistics(self, dataset: str, request: Json) -> Json:
+    def quote_statistics(self, dataset: str, request: JsonObject) -> JsonObject:
         """``POST /datasets/{id}/statistics/quote``: the errors and the price of tables;
         it costs nothing.
         """
@@ -449,8 +451,8 @@ class Client(Calls):
         )
 
     def release_statistics(
-        self, dataset: str, request: Json, *, idempotency_key: str | None = None
-    ) -> Json:
+        self, dataset: str, request: JsonObject, *, idempotency_key: str | None = None
+    ) -> JsonObject:
         """``POST /datasets/{id}/statistics``: reserves budget and queues the job, once
         per key.
         """
@@ -458,42 +460,42 @@ class Client(Calls):
             f"/datasets/{segment(dataset)}/statistics", request, idempotency_key
         )
 
-    def all_statistics(self, dataset: str) -> Iterator[Json]:
+    def all_statistics(self, dataset: str) -> Iterator[JsonObject]:
         """``GET /datasets/{id}/statistics``, all pages."""
         return self._pages(f"/datasets/{segment(dataset)}/statistics", "statistics")
 
-    def statistics(self, statistics_id: str) -> Json:
+    def statistics(self, statistics_id: str) -> JsonObject:
         """``GET /statistics/{id}``: the released numbers with their intervals."""
         return self._json("GET", f"/statistics/{segment(statistics_id)}")
 
     # Models
 
-    def models(self, **filters: str | None) -> Iterator[Json]:
+    def models(self, **filters: str | None) -> Iterator[JsonObject]:
         """``GET /models``, all pages; filters are ``dataset``, ``algorithm`` and
         ``alias``.
         """
         return self._pages("/models", "models", **filters)
 
-    def model(self, model_id: str) -> Json:
+    def model(self, model_id: str) -> JsonObject:
         """``GET /models/{id}``: the model card. An alias, ``dataset@alias``, stands
         wherever a model's id does.
         """
         return self._json("GET", f"/models/{segment(model_id)}")
 
-    def importances(self, model_id: str) -> Json:
+    def importances(self, model_id: str) -> JsonObject:
         """``GET /models/{id}/importances``: what the trees look at."""
         return self._json("GET", f"/models/{segment(model_id)}/importances")
 
-    def tree(self, model_id: str, number: int) -> Json:
+    def tree(self, model_id: str, number: int) -> JsonObject:
         """``GET /models/{id}/trees/{number}``: a tree in words."""
         return self._json("GET", f"/models/{segment(model_id)}/trees/{number}")
 
-    def compare_models(self, model_id: str, *others: str) -> Json:
+    def compare_models(self, model_id: str, *others: str) -> JsonObject:
         """``GET /models/{id}/comparison``: two models or more side by side."""
         path = f"/models/{segment(model_id)}/comparison"
         return self._json("GET", path, params={"others": ",".join(others)})
 
-    def delete_model(self, model_id: str) -> Json:
+    def delete_model(self, model_id: str) -> JsonObject:
         """``DELETE /models/{id}``."""
         return self._json("DELETE", f"/models/{segment(model_id)}")
 
@@ -523,7 +525,7 @@ class Client(Calls):
         )
         return self._download(Request("GET", path, params=params), file)
 
-    def predict(self, model_id: str, body: Json | bytes) -> Json:
+    def predict(self, model_id: str, body: JsonObject | bytes) -> JsonObject:
         """``POST /models/{id}/predict``, within the limits of one request: costs
         nothing and stores nothing.
         """
@@ -545,7 +547,7 @@ class Client(Calls):
         events: Sequence[str],
         *,
         threshold: str | None = None,
-    ) -> Json:
+    ) -> JsonObject:
         """``POST /datasets/{id}/webhooks``: the answer has the secret of the
         signatures, which is shown once.
         """
@@ -554,7 +556,7 @@ class Client(Calls):
 
     def rotate_webhook(
         self, dataset: str, webhook: str, *, overlap_s: int | None = None
-    ) -> Json:
+    ) -> JsonObject:
         """``POST /datasets/{id}/webhooks/{webhook}/secret``: the answer has the new
         secret, which is shown once.
 
@@ -567,7 +569,7 @@ class Client(Calls):
             body=body,
         )
 
-    def test_webhook(self, dataset: str, webhook: str) -> Json:
+    def test_webhook(self, dataset: str, webhook: str) -> JsonObject:
         """``POST /datasets/{id}/webhooks/{webhook}/test``: the webhook is told about a
         test event soon.
         """
@@ -575,24 +577,24 @@ class Client(Calls):
             "POST", f"/datasets/{segment(dataset)}/webhooks/{segment(webhook)}/test"
         )
 
-    def webhooks(self, dataset: str) -> list[Json]:
+    def webhooks(self, dataset: str) -> list[JsonObject]:
         """``GET /datasets/{id}/webhooks``, each with its last deliveries."""
-        listed: list[Json] = self._json(
+        listed: list[JsonObject] = self._json(
             "GET", f"/datasets/{segment(dataset)}/webhooks"
         )["webhooks"]
         return listed
 
-    def delete_webhook(self, dataset: str, webhook: str) -> Json:
+    def delete_webhook(self, dataset: str, webhook: str) -> JsonObject:
         """``DELETE /datasets/{id}/webhooks/{webhook}``, with its waiting deliveries."""
         return self._json(
             "DELETE", f"/datasets/{segment(dataset)}/webhooks/{segment(webhook)}"
         )
 
-    def aliases(self, dataset: str) -> Iterator[Json]:
+    def aliases(self, dataset: str) -> Iterator[JsonObject]:
         """``GET /datasets/{id}/aliases``, all pages."""
         return self._pages(f"/datasets/{segment(dataset)}/aliases", "aliases")
 
-    def alias_moves(self, dataset: str, alias: str) -> Iterator[Json]:
+    def alias_moves(self, dataset: str, alias: str) -> Iterator[JsonObject]:
         """``GET /datasets/{id}/aliases/{alias}``: who moved the alias when, newest
         first; all pages.
         """
@@ -600,7 +602,7 @@ class Client(Calls):
             f"/datasets/{segment(dataset)}/aliases/{segment(alias)}", "moves"
         )
 
-    def alias(self, dataset: str, alias: str) -> Json:
+    def alias(self, dataset: str, alias: str) -> JsonObject:
         """``GET /datasets/{id}/aliases/{alias}``: the model that the alias names, its
         ``etag``, and the last moves.
         """
@@ -610,7 +612,7 @@ class Client(Calls):
 
     def put_alias(
         self, dataset: str, alias: str, model: str, *, etag: str | None = None
-    ) -> Json:
+    ) -> JsonObject:
         """``PUT /datasets/{id}/aliases/{alias}``: makes the alias name a model of the
         dataset.
 
@@ -624,7 +626,7 @@ class Client(Calls):
 
     def delete_alias(
         self, dataset: str, alias: str, *, etag: str | None = None
-    ) -> Json:
+    ) -> JsonObject:
         """``DELETE /datasets/{id}/aliases/{alias}``. The model stays. ``etag`` as in
         :meth:`put_alias`.
         """
@@ -636,7 +638,7 @@ class Client(Calls):
 
     # Evaluations
 
-    def quote_evaluation(self, model_id: str, request: Json) -> Json:
+    def quote_evaluation(self, model_id: str, request: JsonObject) -> JsonObject:
         """``POST /models/{id}/evaluations/quote``: a price; it costs nothing, so it may
         be asked twice.
         """
@@ -645,8 +647,8 @@ class Client(Calls):
         )
 
     def evaluate(
-        self, model_id: str, request: Json, *, idempotency_key: str | None = None
-    ) -> Json:
+        self, model_id: str, request: JsonObject, *, idempotency_key: str | None = None
+    ) -> JsonObject:
         """``POST /models/{id}/evaluations``: reserves budget and queues the job, once
         per key.
         """
@@ -654,25 +656,25 @@ class Client(Calls):
             f"/models/{segment(model_id)}/evaluations", request, idempotency_key
         )
 
-    def evaluations(self, model_id: str) -> Iterator[Json]:
+    def evaluations(self, model_id: str) -> Iterator[JsonObject]:
         """``GET /models/{id}/evaluations``, all pages."""
         return self._pages(f"/models/{segment(model_id)}/evaluations", "evaluations")
 
-    def quote_selection(self, request: Json) -> Json:
+    def quote_selection(self, request: JsonObject) -> JsonObject:
         """``POST /evaluations/quote``: a price; it costs nothing, so it may be asked
         twice.
         """
         return self._repeatable("/evaluations/quote", request)
 
     def select_model(
-        self, request: Json, *, idempotency_key: str | None = None
-    ) -> Json:
+        self, request: JsonObject, *, idempotency_key: str | None = None
+    ) -> JsonObject:
         """``POST /evaluations``: chooses the best of ``models`` for one charge, once
         per key.
         """
         return self._once("/evaluations", request, idempotency_key)
 
-    def evaluation(self, evaluation_id: str) -> Json:
+    def evaluation(self, evaluation_id: str) -> JsonObject:
         """``GET /evaluations/{id}``: the released numbers."""
         return self._json("GET", f"/evaluations/{segment(evaluation_id)}")
 
@@ -680,7 +682,7 @@ class Client(Calls):
 
     def create_key(
         self, name: str, roles: list[str], *, expires_at: str | None = None
-    ) -> Json:
+    ) -> JsonObject:
         """``POST /keys``. Not repeated after a lost connection, because every arrival
         makes a key.
         """
@@ -690,7 +692,7 @@ class Client(Calls):
             body={"name": name, "roles": roles, "expires_at": expires_at},
         )
 
-    def rotate_key(self, key_id: str, *, expires_at: str | None = None) -> Json:
+    def rotate_key(self, key_id: str, *, expires_at: str | None = None) -> JsonObject:
         """``POST /keys/{id}/secret``. Not repeated after a lost connection, because
         every arrival makes a secret.
         """
@@ -700,26 +702,28 @@ class Client(Calls):
             body={"expires_at": expires_at},
         )
 
-    def keys(self) -> Iterator[Json]:
+    def keys(self) -> Iterator[JsonObject]:
         """``GET /keys``, all pages."""
         return self._pages("/keys", "keys")
 
-    def revoke_key(self, key_id: str) -> Json:
+    def revoke_key(self, key_id: str) -> JsonObject:
         """``DELETE /keys/{id}``."""
         return self._json("DELETE", f"/keys/{key_segment(key_id)}")
 
-    def balances(self) -> Iterator[Json]:
+    def balances(self) -> Iterator[JsonObject]:
         """``GET /ledger``, all pages: the datasets' balances."""
         return self._pages("/ledger", "datasets")
 
-    def balance(self, account: str, *, scope: Mapping[str, Any] | None = None) -> Json:
+    def balance(self, account: str, *, scope: JsonMapping | None = None) -> JsonObject:
         """``GET /ledger/{account}``: of a dataset the tightest joint cell, within a
         scope if one is given.
         """
         params = {"scope": None if scope is None else json.dumps(scope)}
         return self._json("GET", f"/ledger/{segment(account)}", params=params)
 
-    def spent(self, dataset: str, *, by: str = "key", actor: str | None = None) -> Json:
+    def spent(
+        self, dataset: str, *, by: str = "key", actor: str | None = None
+    ) -> JsonObject:
         """``GET /ledger/{dataset}/spent``: the sums of charges.
 
         Args:
@@ -729,14 +733,14 @@ class Client(Calls):
         params = {"by": by, "actor": None if actor is None else key_reference(actor)}
         return self._json("GET", f"/ledger/{segment(dataset)}/spent", params=params)
 
-    def entries(self, account: str, **search: Any) -> Iterator[Json]:
+    def entries(self, account: str, **search: Any) -> Iterator[JsonObject]:
         """``GET /ledger/{account}/entries``, all pages, in order; arguments as for
         :meth:`entry_list`.
         """
         for page in self._entry_pages(account, **search):
             yield from page["entries"]
 
-    def entry_list(self, account: str, **search: Any) -> Json:
+    def entry_list(self, account: str, **search: Any) -> JsonObject:
         """Entries in order, and beside them by id: ``jobs``, their public facts, and
         ``actors``, the names of the keys that acted or submitted a job, as far as this
         key may know them.
@@ -746,7 +750,7 @@ class Client(Calls):
             search: ``kind`` of entries, ``job`` (or reservation), ``actor`` (a key),
                 ``scope`` (cells of which an entry covers some). All entries by default.
         """
-        listed: Json = {"entries": [], "actors": {}, "jobs": {}}
+        listed: JsonObject = {"entries": [], "actors": {}, "jobs": {}}
         for page in self._entry_pages(account, **search):
             listed["entries"] += page["entries"]
             listed["actors"] |= page["actors"]
@@ -760,8 +764,8 @@ class Client(Calls):
         kind: str | None = None,
         job: str | None = None,
         actor: str | None = None,
-        scope: Mapping[str, Any] | None = None,
-    ) -> Iterator[Json]:
+        scope: JsonMapping | None = None,
+    ) -> Iterator[JsonObject]:
         cells = None if scope is None else json.dumps(scope)
         path = f"/ledger/{segment(account)}/entries"
         by = None if actor is None else key_reference(actor)
@@ -790,12 +794,12 @@ class Client(Calls):
         rho: str | None = None,
         mu: str | None = None,
         idempotency_key: str | None = None,
-    ) -> Json:
+    ) -> JsonObject:
         """``POST /ledger/{account}/cap``: a new lifetime cap, an ε as exact decimal
         text, or on ``zcdp`` a ρ, on ``gdp`` a μ; once per key.
         """
         stated = {"cap": cap, "rho": rho, "mu": mu}
-        body: Json = {"reason": reason}
+        body: JsonObject = {"reason": reason}
         body |= {name: value for name, value in stated.items() if value is not None}
         return self._once(f"/ledger/{segment(account)}/cap", body, idempotency_key)
 
@@ -805,7 +809,7 @@ class Client(Calls):
             Request("GET", f"/ledger/{segment(account)}/checkpoint")
         ).text
 
-    def deployment(self, account: str) -> Json:
+    def deployment(self, account: str) -> JsonObject:
         """``GET /ledger/{account}/deployment``: a record for the public registry, and
         what its owner has to add.
         """
@@ -813,7 +817,7 @@ class Client(Calls):
 
     def inclusion(
         self, account: str, sequence: int, *, size: int | None = None
-    ) -> Json:
+    ) -> JsonObject:
         """``GET /ledger/{account}/proofs``: that an entry is among the first ``size``,
         or among all.
         """
@@ -825,7 +829,7 @@ class Client(Calls):
 
     def consistency(
         self, account: str, from_size: int, *, size: int | None = None
-    ) -> Json:
+    ) -> JsonObject:
         """``GET /ledger/{account}/proofs``: that the log only grew since it had
         ``from_size`` entries.
         """
@@ -835,7 +839,7 @@ class Client(Calls):
             params={"from_size": from_size, "size": size},
         )
 
-    def acts(self, *, dataset: str | None = None) -> Iterator[Json]:
+    def acts(self, *, dataset: str | None = None) -> Iterator[JsonObject]:
         """``GET /audit``, all pages, in order: the administrative acts, or those about
         one dataset.
         """
@@ -853,19 +857,19 @@ class Client(Calls):
         """``GET /audit/checkpoint``: the signed head of the administrative acts."""
         return self._transport.send(Request("GET", "/audit/checkpoint")).text
 
-    def signer(self) -> Json:
+    def signer(self) -> JsonObject:
         """``GET /signer``: the public key that checkpoints are checked with."""
         return self._json("GET", "/signer")
 
-    def quote_external(self, dataset: str, request: Json) -> Json:
+    def quote_external(self, dataset: str, request: JsonObject) -> JsonObject:
         """``POST /ledger/{dataset}/quotes``: the price of an external mechanism; it
         costs nothing.
         """
         return self._repeatable(f"/ledger/{segment(dataset)}/quotes", request)
 
     def charge_external(
-        self, dataset: str, request: Json, *, idempotency_key: str | None = None
-    ) -> Json:
+        self, dataset: str, request: JsonObject, *, idempotency_key: str | None = None
+    ) -> JsonObject:
         """``POST /ledger/{dataset}/reservations``: charges for an external mechanism,
         once per key and for good.
 
@@ -875,13 +879,13 @@ class Client(Calls):
             f"/ledger/{segment(dataset)}/reservations", request, idempotency_key
         )
 
-    def reservations(self, dataset: str) -> Iterator[Json]:
+    def reservations(self, dataset: str) -> Iterator[JsonObject]:
         """``GET /ledger/{dataset}/reservations``, all pages: the charges for external
         mechanisms.
         """
         return self._pages(f"/ledger/{segment(dataset)}/reservations", "reservations")
 
-    def reservation(self, dataset: str, reservation_id: str) -> Json:
+    def reservation(self, dataset: str, reservation_id: str) -> JsonObject:
         """``GET /ledger/{dataset}/reservations/{id}``."""
         return self._json(
             "GET", f"/ledger/{segment(dataset)}/reservations/{segment(reservation_id)}"

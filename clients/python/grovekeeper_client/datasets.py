@@ -1,6 +1,6 @@
 """Represents datasets of the service: quotes, training, balance, ledger and upload."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Self, TypedDict, Unpack
@@ -15,6 +15,7 @@ from grovekeeper_client.rows import plain
 from grovekeeper_client.statistics import Statistics, statistics_of
 from grovekeeper_client.uploads import UploadOptions, as_file, declared_columns
 from grovekeeper_common.declared_labels import labels_of
+from grovekeeper_common.json_types import JsonMapping, JsonObject
 
 
 class TrainingOptions(TypedDict, total=False):
@@ -32,10 +33,10 @@ class TrainingOptions(TypedDict, total=False):
 
     delta: Amount
     label: str
-    parameters: Mapping[str, Any]
-    scope: Mapping[str, Any]
+    parameters: JsonMapping
+    scope: JsonMapping
     profile: str
-    unlabelled: Mapping[str, Any]
+    unlabelled: JsonMapping
 
 
 class StatisticsOptions(TypedDict, total=False):
@@ -54,7 +55,7 @@ class StatisticsOptions(TypedDict, total=False):
     error: Amount
     error_share: Amount
     delta: Amount
-    scope: Mapping[str, Any]
+    scope: JsonMapping
 
 
 @dataclass(frozen=True)
@@ -83,10 +84,10 @@ class Balance(views.ShowsFields):
     available: Decimal
     limited_by: str
     largest_that_fits: Decimal
-    tightest_cell: Mapping[str, Any]
+    tightest_cell: JsonMapping
 
     @classmethod
-    def from_json(cls, answer: Mapping[str, Any]) -> Self:
+    def from_json(cls, answer: JsonMapping) -> Self:
         """Reads the answer of ``GET /ledger/{account}``."""
         names = (
             "cap",
@@ -127,16 +128,16 @@ class Entry(views.ShowsFields):
     sequence: int
     kind: str
     amount: Decimal
-    scope: Mapping[str, Any]
+    scope: JsonMapping
     job_id: str | None
     purpose: str | None
-    job: Mapping[str, Any] | None
+    job: JsonMapping | None
     actor: str
     at: str
     hash: str
 
     @classmethod
-    def from_json(cls, entry: Mapping[str, Any], job: Mapping[str, Any] | None) -> Self:
+    def from_json(cls, entry: JsonMapping, job: JsonMapping | None) -> Self:
         """Reads an entry of ``GET /ledger/{account}/entries``, and the facts of its job
         in the same answer.
         """
@@ -154,7 +155,7 @@ class Dataset:
         facts: answer of ``GET /datasets/{id}``.
     """
 
-    def __init__(self, client: Client, facts: Mapping[str, Any]) -> None:
+    def __init__(self, client: Client, facts: JsonMapping) -> None:
         self.facts = facts
         self._client = client
 
@@ -187,7 +188,7 @@ class Dataset:
         return str(self.facts["name"])
 
     @property
-    def schema(self) -> Mapping[str, Any]:
+    def schema(self) -> JsonMapping:
         """The public schema: features, and ``label`` or several ``labels``."""
         return dict(self.facts["schema"])
 
@@ -201,7 +202,7 @@ class Dataset:
         columns = ("id", "name", "titles", "scope", "created_at")
         return views.Records(self._client.all_statistics(self.id), columns=columns)
 
-    def balance(self, *, scope: Mapping[str, Any] | None = None) -> Balance:
+    def balance(self, *, scope: JsonMapping | None = None) -> Balance:
         """The budget, at the tightest joint cell of a scope or of the dataset."""
         return Balance.from_json(
             self._client.balance(self.id, scope=None if scope is None else plain(scope))
@@ -215,7 +216,7 @@ class Dataset:
             for entry in listed["entries"]
         ]
 
-    def spent(self, by: str = "key") -> list[Mapping[str, Any]]:
+    def spent(self, by: str = "key") -> list[JsonMapping]:
         """What was charged by ``key``, ``purpose``, ``kind``, ``month`` or ``cell``: a
         record of each, the largest first.
         """
@@ -278,8 +279,8 @@ class Dataset:
         )
 
     def quote_statistics(
-        self, *tables: Mapping[str, Any], **options: Unpack[StatisticsOptions]
-    ) -> Mapping[str, Any]:
+        self, *tables: JsonMapping, **options: Unpack[StatisticsOptions]
+    ) -> JsonMapping:
         """The errors and the price of tables of statistics. Reads no row and costs
         nothing.
 
@@ -292,7 +293,7 @@ class Dataset:
 
     def statistics(
         self,
-        *tables: Mapping[str, Any],
+        *tables: JsonMapping,
         name: str | None = None,
         purpose: str | None = None,
         idempotency_key: str | None = None,
@@ -327,7 +328,7 @@ class Dataset:
         quantiles: Sequence[Amount],
         *,
         by: Sequence[str] = (),
-        where: Sequence[Mapping[str, Any]] = (),
+        where: Sequence[JsonMapping] = (),
         bins: int | Sequence[float] | None = None,
         **options: Unpack[StatisticsOptions],
     ) -> Job[Statistics]:
@@ -354,7 +355,7 @@ class Dataset:
         column: str,
         *,
         by: Sequence[str] = (),
-        where: Sequence[Mapping[str, Any]] = (),
+        where: Sequence[JsonMapping] = (),
         bins: int | Sequence[float] | None = None,
         **options: Unpack[StatisticsOptions],
     ) -> Job[Statistics]:
@@ -374,7 +375,7 @@ class Dataset:
         self._client.put_alias(self.id, alias, model.id)
         return f"{self.name}@{alias}"
 
-    def change(self, schema: Mapping[str, Any]) -> None:
+    def change(self, schema: JsonMapping) -> None:
         """Declares other columns, all of them: names, bounds, categories, classes.
 
         The service refuses a change once rows were uploaded, budget was reserved or
@@ -397,7 +398,7 @@ class Dataset:
         """
         return DummyRows(self.facts, n_rows, seed=seed)
 
-    def upload(self, rows: Any, **options: Unpack[UploadOptions]) -> Mapping[str, Any]:
+    def upload(self, rows: Any, **options: Unpack[UploadOptions]) -> JsonMapping:
         """Uploads rows as the owner, and returns the owner's report.
 
         Args:
@@ -411,7 +412,7 @@ class Dataset:
 
     def replace_upload(
         self, upload: str, rows: Any, **options: Unpack[UploadOptions]
-    ) -> Mapping[str, Any]:
+    ) -> JsonMapping:
         """Erases an upload, then uploads the rows of a corrected file, as
         :meth:`upload` does.
 
@@ -433,7 +434,7 @@ class Dataset:
 
     def _training(
         self, algorithm: str, epsilon: Amount, options: TrainingOptions
-    ) -> dict[str, Any]:
+    ) -> JsonObject:
         body = {
             "dataset": self.id,
             "algorithm": algorithm,
@@ -448,22 +449,22 @@ class Dataset:
 def _groups(
     column: str,
     by: Sequence[str],
-    where: Sequence[Mapping[str, Any]],
+    where: Sequence[JsonMapping],
     bins: int | Sequence[float] | None,
-) -> dict[str, Any]:
+) -> JsonObject:
     """The rows that a table of one number reads, and the cells of the number."""
     named = {} if bins is None else {"bins": {column: bins}}
     return {"column": column, "by": list(by), "where": list(where), **named}
 
 
 def _statistics(
-    tables: Sequence[Mapping[str, Any]], options: StatisticsOptions
-) -> dict[str, Any]:
+    tables: Sequence[JsonMapping], options: StatisticsOptions
+) -> JsonObject:
     body = {"tables": list(tables), **options}
     return _exact({name: value for name, value in body.items() if value is not None})
 
 
-def _exact(body: Mapping[str, Any]) -> dict[str, Any]:
+def _exact(body: JsonMapping) -> JsonObject:
     """A body whose amounts are exact text, also those of its second part."""
     amounts = ("epsilon", "delta", "error", "error_share")
     exact = {name: to_text(body[name]) for name in amounts if name in body}

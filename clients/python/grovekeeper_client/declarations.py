@@ -1,14 +1,14 @@
 """Compares a declaration with the dataset that it declared."""
 
-from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from grovekeeper_client.dummies import declared_partition
+from grovekeeper_common.json_types import JsonMapping, JsonObject
 from grovekeeper_common.number_text import two_significant_digits
 
 
-def edited(declaration: Mapping[str, Any], facts: Mapping[str, Any]) -> list[str]:
+def edited(declaration: JsonMapping, facts: JsonMapping) -> list[str]:
     """The members of a declaration, besides its schema, that state something else than
     a dataset has. Members that it leaves out state nothing.
 
@@ -54,7 +54,7 @@ def _normal(member: str, value: Any) -> Any:
     return value
 
 
-def _unit(unit: Mapping[str, Any]) -> tuple[Any, Any, Any]:
+def _unit(unit: JsonMapping) -> tuple[Any, Any, Any]:
     column = unit.get("column")
     # without a form, a column is text; earlier versions declared none (raw)
     form = unit.get("form") or "text"
@@ -63,7 +63,7 @@ def _unit(unit: Mapping[str, Any]) -> tuple[Any, Any, Any]:
     return column, form, unit.get("max_rows", 1)
 
 
-def _partition(partition: Mapping[str, Any]) -> dict[str, Any]:
+def _partition(partition: JsonMapping) -> JsonObject:
     stated = {name: value for name, value in partition.items() if value is not None}
     if "sizes" in stated:
         stated["sizes"] = {
@@ -73,7 +73,7 @@ def _partition(partition: Mapping[str, Any]) -> dict[str, Any]:
     return stated
 
 
-def _budget(budget: Mapping[str, Any], cap: str) -> tuple[Any, Decimal | None]:
+def _budget(budget: JsonMapping, cap: str) -> tuple[Any, Decimal | None]:
     accountant = budget["accountant"]
     epsilon = Decimal(str(budget[cap])) if accountant == "pure" else None
     return accountant, epsilon

@@ -6,7 +6,7 @@ import io
 import math
 import random
 import sys
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Sequence
 from datetime import date, timedelta
 from itertools import islice
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any, TextIO
 from grovekeeper_client import uploads
 from grovekeeper_client.rows import Feature, Scalar
 from grovekeeper_common.durable_files import new_file
+from grovekeeper_common.json_types import JsonMapping, JsonObject
 
 NOTE = "Dummy rows, drawn from the declaration alone. They mean nothing."
 ENDINGS = ".csv, .parquet, .arrow or .feather"
@@ -37,7 +38,7 @@ class DummyRows:
         seed: the same facts and seed give the same rows.
     """
 
-    def __init__(self, facts: Mapping[str, Any], n_rows: int, *, seed: int) -> None:
+    def __init__(self, facts: JsonMapping, n_rows: int, *, seed: int) -> None:
         chance = random.Random(seed)  # noqa: S311 - not private, and repeatable
         self._declared = uploads.declared_columns(facts)
         self._marks = facts["schema"].get("missing_values") or ()
@@ -125,9 +126,7 @@ def check_form(file: Path) -> None:
         import pyarrow  # noqa: F401 - whether it is installed
 
 
-def declaration_like(
-    facts: Mapping[str, Any], balance: Mapping[str, Any]
-) -> dict[str, Any]:
+def declaration_like(facts: JsonMapping, balance: JsonMapping) -> JsonObject:
     """A declaration with the public facts of a dataset, to declare it on a service of
     one's own and to upload dummy rows there. :func:`not_alike` says what it lacks.
 
@@ -157,7 +156,7 @@ def declaration_like(
     }
 
 
-def not_alike(facts: Mapping[str, Any]) -> list[str]:
+def not_alike(facts: JsonMapping) -> list[str]:
     """Sentences about what a like declaration cannot state. It changes what fits, and
     no price.
 
@@ -178,7 +177,7 @@ def not_alike(facts: Mapping[str, Any]) -> list[str]:
     return sentences
 
 
-def declared_partition(partition: Mapping[str, Any]) -> dict[str, Any]:
+def declared_partition(partition: JsonMapping) -> JsonObject:
     """A partition as a declaration states it."""
     declared = dict(partition)
     if partition["kind"] != "column":
@@ -194,7 +193,7 @@ def declared_partition(partition: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _units(
-    unit: Mapping[str, Any], marks: Container[str], chance: random.Random
+    unit: JsonMapping, marks: Container[str], chance: random.Random
 ) -> Iterator[Scalar]:
     """Names of units without end, each as often as a unit may have rows, or less
     often. No name is a text for a missing value.

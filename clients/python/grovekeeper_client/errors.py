@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+
+from grovekeeper_common.json_types import JsonMapping, JsonObject
 
 FINISHED = ("succeeded", "failed", "cancelled")
 """States of a job that never change."""
@@ -100,7 +101,7 @@ _ROW = re.compile(r"/rows/([0-9]+)(?:/|$)|/columns/[^/]*/([0-9]+)$")
 _OF_COLUMNS = ("rows-invalid", "cells-unread")
 
 
-def column_in_words(column: Mapping[str, Any]) -> str:
+def column_in_words(column: JsonMapping) -> str:
     """A problem of a column of an upload, on one line; ``names``: of columns that are
     not declared, if known.
     """
@@ -137,7 +138,7 @@ class ApiProblem(Exception):
     status: int
     type: str
     detail: str
-    body: Mapping[str, Any]
+    body: JsonMapping
     request_id: str | None = None
     n_before: int = 0
 
@@ -147,7 +148,7 @@ class ApiProblem(Exception):
         return f"{'; '.join(map(str, self.errors)) or sentence} ({self.type}, {self.status})"
 
     @property
-    def columns(self) -> list[dict[str, Any]]:
+    def columns(self) -> list[JsonObject]:
         """The columns of an upload that do not match the declaration, of
         ``rows-invalid`` and ``cells-unread``.
         """
@@ -175,7 +176,7 @@ class ApiProblem(Exception):
         return self.n_before + min(rows) + 1 if rows else None
 
 
-def _accepted(error: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+def _accepted(error: JsonMapping) -> dict[str, tuple[str, ...]]:
     return {"accepted": tuple(error.get("accepted", ()))}
 
 
@@ -281,7 +282,7 @@ class JobFailed(Exception):
         job: the job as the service shows it.
     """
 
-    job: Mapping[str, Any]
+    job: JsonMapping
 
     @property
     def reason(self) -> str:
@@ -307,7 +308,7 @@ class JobUnfinished(Exception):
         job: the job as the service shows it.
     """
 
-    job: Mapping[str, Any]
+    job: JsonMapping
 
     @property
     def is_waiting(self) -> bool:
@@ -326,7 +327,7 @@ class JobUnfinished(Exception):
         return f"{unfinished(self.job)}; {again}"
 
 
-def unfinished(job: Mapping[str, Any]) -> str:
+def unfinished(job: JsonMapping) -> str:
     """Why a job that a wait left has not ended."""
     if job["state"] == "waiting":
         return f"job {job['id']} waits for an approval and goes on"

@@ -27,6 +27,7 @@ from grovekeeper_client.models import Model
 from grovekeeper_client.rows import Scalar, plain
 from grovekeeper_client.service import Grovekeeper
 from grovekeeper_common.declared_labels import labels_of
+from grovekeeper_common.json_types import JsonMapping, JsonObject
 
 
 class LeakWarning(UserWarning):
@@ -114,13 +115,13 @@ class _PrivateForest(BaseEstimator, ABC):  # type: ignore[misc]
         delta: Amount | None = None,
         algorithm: str = "auto",
         label: str | None = None,
-        parameters: Mapping[str, Any] | None = None,
-        scope: Mapping[str, Any] | None = None,
+        parameters: JsonMapping | None = None,
+        scope: JsonMapping | None = None,
         purpose: str | None = None,
         max_epsilon: Amount | None = None,
         upload: bool = False,
         bounds: Bounds | None = None,
-        schema: Mapping[str, Any] | None = None,
+        schema: JsonMapping | None = None,
         service: Grovekeeper | None = None,
     ) -> None:
         self.dataset = dataset
@@ -233,7 +234,7 @@ class _PrivateForest(BaseEstimator, ABC):  # type: ignore[misc]
         self.n_features_in_ = len(self.model_.features)
         self.feature_names_in_ = np.array(self.model_.features, dtype=object)
 
-    def _numbers(self, X: Any, y: Any) -> tuple[dict[str, Any], uploads.Columns]:
+    def _numbers(self, X: Any, y: Any) -> tuple[JsonObject, uploads.Columns]:
         """Schema and columns of numbers between public bounds; sets the attributes that
         scikit-learn reads.
         """
@@ -257,14 +258,14 @@ class _PrivateForest(BaseEstimator, ABC):  # type: ignore[misc]
         )
 
     @abstractmethod
-    def _label(self, y: Any) -> tuple[dict[str, Any], Sequence[Scalar]]:
+    def _label(self, y: Any) -> tuple[JsonObject, Sequence[Scalar]]:
         """The label of an upload by public facts, without its name, and its cells.
 
         Args:
             y: PRIVATE labels ``(n_rows,)``.
         """
 
-    def _check_label(self, schema: Mapping[str, Any]) -> None:
+    def _check_label(self, schema: JsonMapping) -> None:
         """Checks that the label to predict is of the estimator's kind.
 
         Raises:
@@ -289,7 +290,7 @@ class _PrivateForest(BaseEstimator, ABC):  # type: ignore[misc]
             )
         return self.model_.answer(X)
 
-    def _uploaded(self, schema: Mapping[str, Any], columns: uploads.Columns) -> Dataset:
+    def _uploaded(self, schema: JsonMapping, columns: uploads.Columns) -> Dataset:
         """Declares a dataset in the population ``dataset`` and uploads the rows."""
         budget = {"accountant": "pure", "epsilon": str(self._limit())}
         if self.delta is not None:
@@ -382,7 +383,7 @@ class PrivateForestClassifier(_PrivateForest, ClassifierMixin, BaseEstimator):  
         super()._describe()
         self.classes_ = np.array(self.model_.classes)
 
-    def _label(self, y: Any) -> tuple[dict[str, Any], Sequence[Scalar]]:
+    def _label(self, y: Any) -> tuple[JsonObject, Sequence[Scalar]]:
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
@@ -424,14 +425,14 @@ class PrivateForestRegressor(_PrivateForest, RegressorMixin, BaseEstimator):  # 
         delta: Amount | None = None,
         algorithm: str = "auto",
         label: str | None = None,
-        parameters: Mapping[str, Any] | None = None,
-        scope: Mapping[str, Any] | None = None,
+        parameters: JsonMapping | None = None,
+        scope: JsonMapping | None = None,
         purpose: str | None = None,
         max_epsilon: Amount | None = None,
         upload: bool = False,
         bounds: Bounds | None = None,
         target_bounds: tuple[float, float] | None = None,
-        schema: Mapping[str, Any] | None = None,
+        schema: JsonMapping | None = None,
         service: Grovekeeper | None = None,
     ) -> None:
         super().__init__(
@@ -455,7 +456,7 @@ class PrivateForestRegressor(_PrivateForest, RegressorMixin, BaseEstimator):  # 
         """Numbers of rows, as an array ``(n_rows,)`` of floats; costs no budget."""
         return np.asarray(self._answer(X)["labels"], dtype=float)
 
-    def _label(self, y: Any) -> tuple[dict[str, Any], Sequence[Scalar]]:
+    def _label(self, y: Any) -> tuple[JsonObject, Sequence[Scalar]]:
         lower, upper = _target_pair(self.target_bounds)
         return {"type": "number", "lower": lower, "upper": upper}, y.tolist()
 

@@ -2,12 +2,13 @@
 
 import sys
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from grovekeeper_client import progress as progress_display
 from grovekeeper_client.amounts import Price
 from grovekeeper_client.client import Client
 from grovekeeper_client.errors import FINISHED, JobFailed, JobUnfinished
+from grovekeeper_common.json_types import JsonObject
 
 T = TypeVar("T")
 
@@ -23,7 +24,7 @@ class Job(Generic[T]):
     """
 
     def __init__(
-        self, client: Client, job_id: str, output: Callable[[dict[str, Any]], T]
+        self, client: Client, job_id: str, output: Callable[[JsonObject], T]
     ) -> None:
         self.id = job_id
         self._client = client
@@ -32,7 +33,7 @@ class Job(Generic[T]):
     def __repr__(self) -> str:
         return f"Job({self.id!r})"
 
-    def show(self) -> dict[str, Any]:
+    def show(self) -> JsonObject:
         """The job as the service shows it now."""
         return self._client.job(self.id)
 

@@ -16,9 +16,9 @@ from grovekeeper_client.client import Client
 from grovekeeper_client.errors import ApiProblem
 from grovekeeper_client.jobs import Job
 from grovekeeper_client.rows import plain, read_arrays, read_stream, write_stream
-from grovekeeper_client.transport import Json
 from grovekeeper_client.views import Records, ShowsFields, facts
 from grovekeeper_common import text_cells, tree_words
+from grovekeeper_common.json_types import JsonMapping, JsonObject
 
 MAX_ROWS = 10_000
 """Rows of one request."""
@@ -55,7 +55,7 @@ class EvaluationOptions(TypedDict, total=False):
     largest_error: float
     dataset: str
     label: str
-    scope: Mapping[str, Any]
+    scope: JsonMapping
     name: str
     purpose: str
 
@@ -89,10 +89,10 @@ class Quote(ShowsFields):
     why: str | None
     receipt: str = field(repr=False)
     warnings: tuple[str, ...]
-    answer: Mapping[str, Any] = field(repr=False)
+    answer: JsonMapping = field(repr=False)
 
     @classmethod
-    def from_json(cls, answer: Mapping[str, Any]) -> Self:
+    def from_json(cls, answer: JsonMapping) -> Self:
         """Reads the answer to a request for a quote."""
         return cls(
             price=Price.from_json(answer["price"]),
@@ -143,10 +143,10 @@ class Evaluation(ShowsFields):
     rmse_interval: tuple[float, float] | None
     r2: float | None
     r2_interval: tuple[float | None, float] | None
-    answer: Mapping[str, Any] = field(repr=False)
+    answer: JsonMapping = field(repr=False)
 
     @classmethod
-    def from_json(cls, answer: Mapping[str, Any]) -> Self:
+    def from_json(cls, answer: JsonMapping) -> Self:
         """Reads the answer of ``GET /evaluations/{id}``."""
         accuracy = answer["accuracy"]
         matrix = answer["confusion"]
@@ -178,7 +178,7 @@ class Tree:
         answer: the whole answer of the service.
     """
 
-    answer: Mapping[str, Any] = field(repr=False)
+    answer: JsonMapping = field(repr=False)
 
     def __str__(self) -> str:
         return tree_words.as_text(self.answer)
@@ -196,7 +196,7 @@ class Model:
         card: answer of ``GET /models/{id}``.
     """
 
-    def __init__(self, client: Client, card: Mapping[str, Any]) -> None:
+    def __init__(self, client: Client, card: JsonMapping) -> None:
         self.card = card
         self._client = client
 
@@ -244,7 +244,7 @@ class Model:
         return None if only is None else str(only["label"])
 
     @property
-    def guarantee(self) -> Mapping[str, Any]:
+    def guarantee(self) -> JsonMapping:
         """The privacy guarantee, in numbers and in words."""
         return dict(self.card["guarantee"])
 
@@ -303,7 +303,7 @@ class Model:
             self._answer(table, read_out)["probabilities"], classes=self.classes
         )
 
-    def answer(self, rows: Any, *, read_out: str | None = None) -> Mapping[str, Any]:
+    def answer(self, rows: Any, *, read_out: str | None = None) -> JsonMapping:
         """Lists of ``classes``, ``labels`` and ``probabilities`` for rows of any kind;
         see :meth:`predict`. A model of numbers has ``labels`` alone.
 
@@ -361,7 +361,7 @@ class Model:
             self.id, Path(file), artifact_format=artifact_format, read_out=read_out
         )
 
-    def _answer(self, table: row_kinds.Rows, read_out: str | None) -> dict[str, Any]:
+    def _answer(self, table: row_kinds.Rows, read_out: str | None) -> JsonObject:
         schema = self.card["schema"]
         if table.table is not None:
             return predict_table(
@@ -379,17 +379,17 @@ class Model:
         )
 
 
-def model_of(client: Client, job: Mapping[str, Any]) -> Model:
+def model_of(client: Client, job: JsonMapping) -> Model:
     """The model that a training job made."""
     return Model(client, client.model(job["model_id"]))
 
 
-def evaluation_of(client: Client, job: Mapping[str, Any]) -> Evaluation:
+def evaluation_of(client: Client, job: JsonMapping) -> Evaluation:
     """The evaluation that a job released."""
     return Evaluation.from_json(client.evaluation(job["evaluation_id"]))
 
 
-def _evaluation(epsilon: Amount, options: EvaluationOptions) -> dict[str, Any]:
+def _evaluation(epsilon: Amount, options: EvaluationOptions) -> JsonObject:
     body = plain(
         {
             name: value
@@ -417,7 +417,7 @@ def _ends(interval: Mapping[str, float]) -> tuple[float, float]:
     return interval["low"], interval["high"]
 
 
-def _by_class(matrix: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+def _by_class(matrix: JsonMapping) -> dict[str, dict[str, float]]:
     classes = matrix["classes"]
     return {
         true_class: dict(zip(classes, counts, strict=True))
@@ -428,11 +428,11 @@ def _by_class(matrix: Mapping[str, Any]) -> dict[str, dict[str, float]]:
 def predict_rows(
     client: Client,
     model_id: str,
-    rows: Sequence[Mapping[str, Any]],
+    rows: Sequence[JsonMapping],
     *,
-    schema: Mapping[str, Any],
+    schema: JsonMapping,
     read_out: str | None = None,
-) -> Json:
+) -> JsonObject:
     """Predictions for rows, each a mapping from feature to cell. Texts that the schema
     declares to mean a missing value are missing.
 
@@ -446,7 +446,7 @@ def predict_rows(
     shape = len(rows), n_rows_at_once(schema)
     marks = text_cells.marks_of(schema)
 
-    def read(row: Mapping[str, Any]) -> Json:
+    def read(row: JsonMapping) -> JsonObject:
         return {
             name: None if text_cells.is_mark(cell, marks.get(name, ())) else cell
             for name, cell in row.items()
@@ -469,12 +469,12 @@ def predict_columns(
     columns: Mapping[str, Sequence[Any]],
     *,
     n_rows: int,
-    schema: Mapping[str, Any],
+    schema: JsonMapping,
     read_out: str | None = None,
-) -> Json:
+) -> JsonObject:
     """Predictions for columns of equal length; see :func:`predict_rows`."""
 
-    def part(start: int, stop: int) -> Json:
+    def part(start: int, stop: int) -> JsonObject:
         return {
             "columns": {name: column[start:stop] for name, column in columns.items()}
         }
@@ -487,9 +487,9 @@ def predict_table(
     model_id: str,
     table: Any,
     *,
-    schema: Mapping[str, Any],
+    schema: JsonMapping,
     read_out: str | None = None,
-) -> Json:
+) -> JsonObject:
     """Predictions for an Arrow table whose columns the service reads; see
     :func:`predict_rows`.
     """
@@ -503,9 +503,9 @@ def predict_arrays(
     model_id: str,
     table: Any,
     *,
-    schema: Mapping[str, Any],
+    schema: JsonMapping,
     read_out: str | None = None,
-) -> Json:
+) -> JsonObject:
     """Predictions for an Arrow table, as :func:`predict_table`, in columns of Arrow:
     ``labels``, and a list of ``probabilities`` by class.
     """
@@ -518,16 +518,16 @@ def _sent_table(
     client: Client,
     model_id: str,
     table: Any,
-    schema: Mapping[str, Any],
+    schema: JsonMapping,
     read_out: str | None,
-    read: Callable[[bytes], Json],
-) -> list[Json]:
+    read: Callable[[bytes], JsonObject],
+) -> list[JsonObject]:
     """The answers to the parts of an Arrow table, each read by a function."""
 
     def body(start: int, stop: int) -> bytes:
         return write_stream(table, start, stop, read_out=read_out)
 
-    def send(address: str, part: bytes) -> Json:
+    def send(address: str, part: bytes) -> JsonObject:
         return read(client.predict_table(address, part))
 
     return _sent(body, send, model_id, (table.num_rows, n_rows_at_once(schema)))
@@ -536,10 +536,10 @@ def _sent_table(
 def _in_parts(
     client: Client,
     model_id: str,
-    part: Callable[[int, int], Json],
+    part: Callable[[int, int], JsonObject],
     shape: tuple[int, int],
     read_out: str | None,
-) -> Json:
+) -> JsonObject:
     """Sends parts of rows in JSON.
 
     Args:
@@ -549,7 +549,7 @@ def _in_parts(
         shape: number of rows, of all parts and of one.
         read_out: default the model's.
     """
-    options: Json = (
+    options: JsonObject = (
         {"counts": True} if read_out is None else {"counts": True, "read_out": read_out}
     )
 
@@ -559,7 +559,7 @@ def _in_parts(
     return _together(_sent(body, client.predict, model_id, shape))
 
 
-def n_rows_at_once(schema: Mapping[str, Any]) -> int:
+def n_rows_at_once(schema: JsonMapping) -> int:
     """Rows of one request for a model with this schema."""
     n_classes = len(schema["label"].get("classes", ()))
     return min(MAX_ROWS, MAX_CELLS // max(len(schema["features"]), n_classes))
@@ -567,10 +567,10 @@ def n_rows_at_once(schema: Mapping[str, Any]) -> int:
 
 def _sent(
     body: Callable[[int, int], bytes],
-    send: Callable[[str, bytes], Json],
+    send: Callable[[str, bytes], JsonObject],
     address: str,
     shape: tuple[int, int],
-) -> list[Json]:
+) -> list[JsonObject]:
     """Sends the rows in bodies of a largest number; one with too many bytes is halved.
 
     The model of the first answer answers all bodies: an alias may move meanwhile.
@@ -584,7 +584,7 @@ def _sent(
     Raises:
         ApiProblem: with the number of rows before the refused body.
     """
-    answers: list[Json] = []
+    answers: list[JsonObject] = []
     start, (n_rows, size) = 0, shape
     while start < n_rows or not answers:
         content = body(start, start + size)
@@ -600,7 +600,7 @@ def _sent(
     return answers
 
 
-def _together(answers: Sequence[Json]) -> Json:
+def _together(answers: Sequence[JsonObject]) -> JsonObject:
     """The answers to parts of rows as one answer."""
     lists = {
         name: [item for answer in answers for item in answer[name]]
@@ -609,7 +609,7 @@ def _together(answers: Sequence[Json]) -> Json:
     return answers[0] | lists | {"counts": counted(answers)}
 
 
-def counted(answers: Iterable[Json]) -> dict[str, dict[str, int]]:
+def counted(answers: Iterable[JsonObject]) -> dict[str, dict[str, int]]:
     """The cells of all parts of rows that the model does not see as they are, by
     column.
     """

@@ -4,14 +4,15 @@ import html
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from grovekeeper_client.errors import HOLDS, RETRIED
+from grovekeeper_common.json_types import JsonObject
 
-Show: TypeAlias = Callable[[dict[str, Any]], None]
+Show: TypeAlias = Callable[[JsonObject], None]
 """Shows the state of a job as ``GET /jobs/{id}`` answers it."""
 
 _AT_WORK = {
@@ -51,7 +52,7 @@ def _terminal(console: Console) -> Iterator[Show]:
     with Progress(*columns, console=console) as progress:
         bar = progress.add_task("queued", total=None, count="")
 
-        def show(job: dict[str, Any]) -> None:
+        def show(job: JsonObject) -> None:
             held_by = job.get("held_by")
             # a bar has no room for the sentence, and a pipe shows no bar before its end
             if held_by in RETRIED and held_by not in told:
@@ -73,7 +74,7 @@ def _cell() -> Show:
 
     handle = display(HTML(""), display_id=True)
 
-    def show(job: dict[str, Any]) -> None:
+    def show(job: JsonObject) -> None:
         total = f' max="{job["n_trees"]}"' if job["n_trees"] else ""
         bar = f'<progress value="{job["trees_done"]}"{total}></progress>'
         handle.update(HTML(f"{bar} {html.escape(_doing(job))} {_count(job)}"))
@@ -81,16 +82,17 @@ def _cell() -> Show:
     return show
 
 
-def _doing(job: dict[str, Any]) -> str:
+def _doing(job: JsonObject) -> str:
     if job.get("preparing"):
         return "preparing this machine, once"
     if job.get("held_by") is not None:
         return f"{job['state']} ({job['held_by']})"
-    running = job["state"] == "running"
-    return _AT_WORK.get(job["kind"], job["state"]) if running else str(job["state"])
+    if job["state"] == "running" and job["kind"] in _AT_WORK:
+        return _AT_WORK[job["kind"]]
+    return str(job["state"])
 
 
-def _count(job: dict[str, Any]) -> str:
+def _count(job: JsonObject) -> str:
     return f"{job['trees_done']}/{job['n_trees']} trees" if job["n_trees"] else ""
 
 

@@ -12,10 +12,10 @@ from grovekeeper_client.jobs import Job
 from grovekeeper_client.models import Evaluation, Model, evaluation_of, model_of
 from grovekeeper_client.settings import key_of, url_of
 from grovekeeper_client.statistics import Statistics, statistics_of
-from grovekeeper_client.transport import Json
 from grovekeeper_client.views import Records
+from grovekeeper_common.json_types import JsonObject
 
-Output: TypeAlias = Model | Evaluation | Statistics | Json
+Output: TypeAlias = Model | Evaluation | Statistics | JsonObject
 """What a job makes; of a profile, the answer of ``GET /profiles/{id}``."""
 
 _OUTPUTS: Mapping[str, Callable[[Client, Any], Output]] = {
@@ -131,7 +131,7 @@ class Grovekeeper:
         return Job(self.client, job_id, partial(output, self.client))
 
 
-def _models(items: Iterable[Json]) -> Records:
+def _models(items: Iterable[JsonObject]) -> Records:
     """Models with their ε and newest released accuracy or error as columns."""
     inner = {
         "epsilon": ("price", "epsilon"),

@@ -1,10 +1,11 @@
 """Represents released statistics: numbers with their intervals."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from grovekeeper_client.client import Client
 from grovekeeper_client.views import table
+from grovekeeper_common.json_types import JsonMapping, JsonObject
 
 _NUMBERS = ("value", "low", "high")
 _QUANTILE = "quantile"
@@ -17,7 +18,7 @@ class Statistics:
         facts: answer of ``GET /statistics/{id}``.
     """
 
-    def __init__(self, facts: Mapping[str, Any]) -> None:
+    def __init__(self, facts: JsonMapping) -> None:
         self.facts = facts
 
     def __repr__(self) -> str:
@@ -29,7 +30,7 @@ class Statistics:
         return str(self.facts["id"])
 
     @property
-    def guarantee(self) -> Mapping[str, Any]:
+    def guarantee(self) -> JsonMapping:
         """The guarantee, as the card of a model states it."""
         return dict(self.facts["guarantee"])
 
@@ -51,7 +52,7 @@ class Table:
         facts: of the answer of ``GET /statistics/{id}``.
     """
 
-    def __init__(self, facts: Mapping[str, Any]) -> None:
+    def __init__(self, facts: JsonMapping) -> None:
         self.facts = facts
 
     def __repr__(self) -> str:
@@ -69,7 +70,7 @@ class Table:
         return [axis["column"] for axis in self.facts["axes"]]
 
     @property
-    def records(self) -> list[dict[str, Any]]:
+    def records(self) -> list[JsonObject]:
         """A record for each cell: its place in each column, then ``value``, ``low`` and
         ``high``, between which the exact number is with probability 0.95; of quantiles,
         the ends of the cell that was selected. The column ``quantile`` tells several
@@ -83,7 +84,7 @@ class Table:
             for row in self.facts["rows"]
         ]
 
-    def _place(self, axis: Mapping[str, Any]) -> str:
+    def _place(self, axis: JsonMapping) -> str:
         """The name of an axis in a record."""
         name = str(axis["column"])
         if _QUANTILE in axis["cells"][0]:
@@ -135,6 +136,6 @@ class Table:
         return frame["value"].plot.bar(yerr=errors, **options)
 
 
-def statistics_of(client: Client, job: Mapping[str, Any]) -> Statistics:
+def statistics_of(client: Client, job: JsonMapping) -> Statistics:
     """The statistics that a job released."""
     return Statistics(client.statistics(job["statistics_id"]))

@@ -28,12 +28,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NoReturn, Self, TypeAlias
+from typing import Any, NoReturn, Self
 from urllib.parse import quote
 
 import httpx
 
 from grovekeeper_client.errors import ApiProblem, Refused, SecretForId, Unreachable
+from grovekeeper_common.json_types import JsonObject
 
 ATTEMPTS = 5
 """Largest number of attempts for a request that may be repeated."""
@@ -61,7 +62,6 @@ _MADE_SECRET = re.compile(
 of an identity provider.
 """
 
-Json: TypeAlias = dict[str, Any]
 _log = logging.getLogger(__name__)
 CHUNK_BYTES = 256 * 1024
 """Bytes per read of a file or an answer."""
@@ -453,11 +453,11 @@ class Calls:
         method: str,
         path: str,
         *,
-        body: Json | bytes | None = None,
+        body: JsonObject | bytes | None = None,
         params: Mapping[str, str | int | None] | None = None,
         headers: Mapping[str, str] | None = None,
         repeatable: bool = False,
-    ) -> Json:
+    ) -> JsonObject:
         of_body = {} if body is None else {"Content-Type": "application/json"}
         content = (
             body
@@ -474,11 +474,13 @@ class Calls:
         )
         return read_object(self._transport.send(request))
 
-    def _pages(self, path: str, member: str, **filters: str | None) -> Iterator[Json]:
+    def _pages(
+        self, path: str, member: str, **filters: str | None
+    ) -> Iterator[JsonObject]:
         for page in self._whole_pages(path, **filters):
             yield from page[member]
 
-    def _whole_pages(self, path: str, **filters: str | None) -> Iterator[Json]:
+    def _whole_pages(self, path: str, **filters: str | None) -> Iterator[JsonObject]:
         cursor: str | None = None
         while True:
             page = self._json(
@@ -489,7 +491,7 @@ class Calls:
             if cursor is None:
                 return
 
-    def _events(self, path: str) -> Iterator[Json]:
+    def _events(self, path: str) -> Iterator[JsonObject]:
         """The objects of a stream of server-sent events; an event that broke off is
         left out.
         """
@@ -562,7 +564,7 @@ class _Answer(dict[str, Any]):
         raise ApiProblem(200, _UNEXPECTED, detail, body)
 
 
-def read_object(response: httpx.Response) -> Json:
+def read_object(response: httpx.Response) -> JsonObject:
     """The JSON object of an answer; empty for an answer without a body (204)."""
     if not response.content:
         return {}

@@ -5,7 +5,7 @@ gzip, Parquet, or Arrow IPC.
 import csv
 import gzip
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import date
 from pathlib import Path
@@ -16,6 +16,7 @@ from grovekeeper_client import rows
 from grovekeeper_client.rows import Feature, Scalar, cells, write_arrow
 from grovekeeper_common import suspicions
 from grovekeeper_common.declared_labels import labels_of
+from grovekeeper_common.json_types import JsonMapping, JsonObject
 
 Columns: TypeAlias = dict[str, Sequence[Scalar | date]]
 """PRIVATE cells by column; ``None`` is an empty cell."""
@@ -75,8 +76,8 @@ def of_numbers(
     *,
     names: Sequence[str],
     bounds: Sequence[tuple[float, float]],
-    label: Mapping[str, Any],
-) -> tuple[dict[str, Any], Columns]:
+    label: JsonMapping,
+) -> tuple[JsonObject, Columns]:
     """Schema and columns of rows of numbers.
 
     Args:
@@ -110,7 +111,7 @@ def of_numbers(
     return {"features": features, "label": {"name": label_name, **label}}, columns
 
 
-def by_schema(X: Any, y: Any, schema: Mapping[str, Any]) -> Columns:
+def by_schema(X: Any, y: Any, schema: JsonMapping) -> Columns:
     """Columns of rows of any kind by a public schema.
 
     Raises:
@@ -135,7 +136,7 @@ def by_schema(X: Any, y: Any, schema: Mapping[str, Any]) -> Columns:
     return {**columns, label["name"]: labels}
 
 
-def declared_columns(facts: Mapping[str, Any]) -> list[Feature]:
+def declared_columns(facts: JsonMapping) -> list[Feature]:
     """The columns of a file of rows, but for the unit column: features, labels and
     the columns of partitions, these two as columns of categories. A label that is cut
     has numbers, and ``cuts``; one that is a number has numbers, and its bounds.
@@ -154,7 +155,7 @@ def declared_columns(facts: Mapping[str, Any]) -> list[Feature]:
     return [*schema["features"], *labels, *further]
 
 
-def _label_column(label: Mapping[str, Any]) -> dict[str, Any]:
+def _label_column(label: JsonMapping) -> JsonObject:
     if label.get("cuts"):
         return {"name": label["name"], "type": "numeric", "cuts": label["cuts"]}
     if label.get("type") == "number":
@@ -164,7 +165,7 @@ def _label_column(label: Mapping[str, Any]) -> dict[str, Any]:
     return _of_categories(label["name"], label["classes"])
 
 
-def _of_categories(name: str, categories: Sequence[str]) -> dict[str, Any]:
+def _of_categories(name: str, categories: Sequence[str]) -> JsonObject:
     return {"name": name, "type": "categorical", "categories": categories}
 
 

@@ -6,6 +6,8 @@ from dataclasses import fields
 from html import escape
 from typing import Any
 
+from grovekeeper_common.json_types import JsonMapping, JsonObject
+
 
 class Records(list[dict[str, Any]]):
     """The items of a list of the service, each as the API answers it.
@@ -18,7 +20,7 @@ class Records(list[dict[str, Any]]):
 
     def __init__(
         self,
-        items: Iterable[dict[str, Any]],
+        items: Iterable[JsonObject],
         *,
         columns: Sequence[str],
         inner: Mapping[str, Sequence[str]] | None = None,
@@ -36,14 +38,14 @@ class Records(list[dict[str, Any]]):
     def _repr_html_(self) -> str:
         return table(self.columns, self._rows())
 
-    def _rows(self) -> list[dict[str, Any]]:
+    def _rows(self) -> list[JsonObject]:
         return [
             {**item, **{name: _at(item, path) for name, path in self._inner.items()}}
             for item in self
         ]
 
 
-def table(columns: Sequence[str], records: Iterable[Mapping[str, Any]]) -> str:
+def table(columns: Sequence[str], records: Iterable[JsonMapping]) -> str:
     """HTML of a table with a row for each record."""
     head = "".join(f"<th>{escape(name)}</th>" for name in columns)
     rows = "".join(
@@ -53,7 +55,7 @@ def table(columns: Sequence[str], records: Iterable[Mapping[str, Any]]) -> str:
     return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
 
 
-def facts(title: str, values: Mapping[str, Any]) -> str:
+def facts(title: str, values: JsonMapping) -> str:
     """HTML of a table with a row for each name and value; ``None`` is left out."""
     rows = "".join(
         f"<tr><th>{escape(name)}</th>{_cell(value)}</tr>"

@@ -7,7 +7,8 @@ import hmac
 import json
 import re
 import time
-from typing import Any
+
+from grovekeeper_common.json_types import JsonObject
 
 _SIGNATURE = re.compile(r"t=([0-9]{1,12})((?:,v1=[0-9a-f]{64}){1,8})")
 
@@ -23,7 +24,7 @@ class SignatureInvalid(Exception):
 
 def verified(
     secret: str, signature: str, body: bytes, *, tolerance_s: int = 300
-) -> dict[str, Any]:
+) -> JsonObject:
     """The event in the body of a request.
 
     An event may arrive twice: remember its ``id`` for as long as ``tolerance_s``, and
@@ -48,5 +49,5 @@ def verified(
     ).hexdigest()
     if not any(hmac.compare_digest(mac, stated) for stated in match[2].split(",v1=")):
         raise SignatureInvalid
-    event: dict[str, Any] = json.loads(body)
+    event: JsonObject = json.loads(body)
     return event

@@ -2,18 +2,17 @@
 that are numbers hold.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from grovekeeper_common.json_types import JsonMapping
 
 
-def labels_of(schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def labels_of(schema: JsonMapping) -> list[JsonMapping]:
     """The labels in declared order: of ``labels``, or the ``label`` alone."""
     if "labels" in schema:
         return list(schema["labels"])
     return [schema["label"]]
 
 
-def number_in_words(label: Mapping[str, Any]) -> str:
+def number_in_words(label: JsonMapping) -> str:
     """What a label that is a number may be: its kind and its bounds."""
     kind = "number"
     if label["type"] == "integer":

@@ -18,6 +18,7 @@ from datetime import date
 from typing import Any
 
 from grovekeeper_common import identifier_names, strict_json
+from grovekeeper_common.json_types import JsonMapping, JsonObject
 from grovekeeper_common.number_text import BLANKS, is_number
 
 _NO_ROWS = (
@@ -88,7 +89,7 @@ class Draft:
         optional: what the draft leaves out and the declaration cannot get later.
     """
 
-    declaration: dict[str, Any]
+    declaration: JsonObject
     lacking: tuple[Remark, ...]
     to_confirm: tuple[Remark, ...]
     optional: tuple[Remark, ...]
@@ -105,7 +106,7 @@ class _Column:
             cannot have.
     """
 
-    feature: dict[str, Any]
+    feature: JsonObject
     hint: str = ""
 
 
@@ -123,7 +124,7 @@ class _Table:
     columns: list[_Column]
     labels: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     missing_values: Sequence[object] = ()
-    declared: dict[str, Any] = field(default_factory=dict)
+    declared: JsonObject = field(default_factory=dict)
 
 
 def draft_declaration(
@@ -133,7 +134,7 @@ def draft_declaration(
     labels: Mapping[str, Sequence[float]] | None = None,
     unit: str | None = None,
     table: str | None = None,
-    also: Mapping[str, Any] | None = None,
+    also: JsonMapping | None = None,
 ) -> Draft:
     """Makes a draft from a data dictionary.
 
@@ -160,11 +161,11 @@ def draft_declaration(
         for column in described.columns
         if column.feature["name"] not in (*labels, unit)
     ]
-    predicted: list[dict[str, Any]] = []
+    predicted: list[JsonObject] = []
     for label, points in labels.items():
         cuts = points or described.labels.get(label)
         predicted.append(_label(columns[label].feature, cuts))
-    stated: dict[str, Any] = {"label": {"name": None, "classes": None}}
+    stated: JsonObject = {"label": {"name": None, "classes": None}}
     if len(predicted) > 1:
         stated = {"labels": predicted}
     elif predicted:
@@ -191,7 +192,7 @@ def draft_declaration(
     )
 
 
-def _label(column: Mapping[str, Any], cuts: Sequence[Any] | None) -> dict[str, Any]:
+def _label(column: JsonMapping, cuts: Sequence[Any] | None) -> JsonObject:
     """A column of a dictionary as the label of a declaration; a column of numbers that
     nothing cuts is predicted as a number.
     """
@@ -235,7 +236,7 @@ def _of_missing_values(
         )
 
 
-def _parsed(text: bytes) -> dict[str, Any]:
+def _parsed(text: bytes) -> JsonObject:
     if len(text) > MAX_BYTES:
         raise DictionaryTooLarge("the data dictionary in bytes", MAX_BYTES)
     if strict_json.has_more_nodes(text, MAX_NODES):
@@ -266,7 +267,7 @@ def _chosen(tables: Sequence[_Table], name: str | None) -> _Table:
     return chosen[0]
 
 
-def _tables(value: dict[str, Any]) -> list[_Table]:
+def _tables(value: JsonObject) -> list[_Table]:
     """The table of a declaration or its schema, or those of a Frictionless schema,
     resource or package.
     """
@@ -302,7 +303,7 @@ def _tables(value: dict[str, Any]) -> list[_Table]:
     raise NotADictionary(_OTHER_FORM)
 
 
-def _of_resource(resource: Mapping[str, Any]) -> _Table:
+def _of_resource(resource: JsonMapping) -> _Table:
     """The table of a Frictionless resource, whose rows are not looked at."""
     schema = resource["schema"]
     if not isinstance(schema, dict):
@@ -312,7 +313,7 @@ def _of_resource(resource: Mapping[str, Any]) -> _Table:
     return _Table(_name(resource), columns, missing_values=marks)
 
 
-def _of_declaration(given: Mapping[str, Any]) -> _Column:
+def _of_declaration(given: JsonMapping) -> _Column:
     kind = given.get("type")
     missing = given.get("missing") is True
     categories = given.get("categories")
@@ -335,7 +336,7 @@ def _of_declaration(given: Mapping[str, Any]) -> _Column:
     )
 
 
-def _of_field(given: Mapping[str, Any]) -> _Column:
+def _of_field(given: JsonMapping) -> _Column:
     kind = _text(given.get("type", "string"))
     rules = _object(given.get("constraints"))
     missing = not rules.get("required", False)
@@ -385,9 +386,7 @@ def _of_field(given: Mapping[str, Any]) -> _Column:
     return _Column({**feature, "missing": missing, "bounds": "documented"})
 
 
-def _of_dates(
-    given: Mapping[str, Any], rules: Mapping[str, Any], *, missing: bool
-) -> _Column:
+def _of_dates(given: JsonMapping, rules: JsonMapping, *, missing: bool) -> _Column:
     """A column of dates."""
     first = rules.get("minimum")
     last = rules.get("maximum")
@@ -411,12 +410,12 @@ def _day(value: object) -> str | None:
 
 
 def _categorical(
-    given: Mapping[str, Any],
+    given: JsonMapping,
     values: object,
     *,
     ordered: bool = False,
     missing: bool = False,
-) -> dict[str, Any]:
+) -> JsonObject:
     """A categorical feature. An empty text among its values, which may have labels,
     stands for a missing value.
     """
@@ -466,9 +465,7 @@ def _number(value: object) -> float | int | None:
     return _plain(converted) if math.isfinite(converted) else None
 
 
-def _lacking(
-    declaration: dict[str, Any], features: Sequence[_Column]
-) -> Iterator[Remark]:
+def _lacking(declaration: JsonObject, features: Sequence[_Column]) -> Iterator[Remark]:
     schema = declaration["schema"]
     if declaration["name"] is None:
         yield Remark("/name", "a name for the dataset")
@@ -503,7 +500,7 @@ def _lacking(
         )
 
 
-def _lacking_of_label(label: Mapping[str, Any], at: str) -> Iterator[Remark]:
+def _lacking_of_label(label: JsonMapping, at: str) -> Iterator[Remark]:
     if label["name"] is None:
         yield Remark(f"{at}/name", "the column to predict, which is then no feature")
     if label.get("classes", ()) is None:
@@ -520,7 +517,7 @@ def _lacking_of_label(label: Mapping[str, Any], at: str) -> Iterator[Remark]:
             )
 
 
-def _optional(declaration: Mapping[str, Any]) -> Iterator[Remark]:
+def _optional(declaration: JsonMapping) -> Iterator[Remark]:
     names = [str(feature["name"]) for feature in declaration["schema"]["features"]]
     unit = _object(declaration.get("privacy_unit")).get("column")
     for sentence in identifier_names.warnings_of(names, unit=unit):
@@ -539,7 +536,7 @@ def _optional(declaration: Mapping[str, Any]) -> Iterator[Remark]:
         )
 
 
-def _objects(value: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+def _objects(value: JsonMapping, name: str) -> list[JsonObject]:
     items = value.get(name)
     if isinstance(items, list) and all(isinstance(item, dict) for item in items):
         return items
@@ -550,11 +547,11 @@ def _list(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _object(value: object) -> dict[str, Any]:
+def _object(value: object) -> JsonObject:
     return value if isinstance(value, dict) else {}
 
 
-def _name(value: Mapping[str, Any]) -> str:
+def _name(value: JsonMapping) -> str:
     return _text(value.get("name") or "")
 
 

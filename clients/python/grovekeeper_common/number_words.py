@@ -2,10 +2,9 @@
 or an error is never written smaller than it is.
 """
 
-from collections.abc import Mapping
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
-from typing import Any
 
+from grovekeeper_common.json_types import JsonMapping
 from grovekeeper_common.number_text import text_of_number
 
 ON_TRAINING_ROWS = "on rows used in training"
@@ -53,13 +52,13 @@ def error_in_words(error: float) -> str:
     return written(rounded)
 
 
-def mean_error_in_words(error: Mapping[str, Any]) -> tuple[str, str]:
+def mean_error_in_words(error: JsonMapping) -> tuple[str, str]:
     """A noisy mean of errors as the service answers it, and its interval."""
     interval = error["interval"]
     return estimate_in_words(error["estimate"], interval["low"], interval["high"])
 
 
-def r2_in_words(r2: Mapping[str, Any]) -> tuple[str, str]:
+def r2_in_words(r2: JsonMapping) -> tuple[str, str]:
     """A noisy R² as the service answers it, and its interval, which may be open below."""
     interval = r2["interval"]
     if interval["low"] is not None:
@@ -72,7 +71,7 @@ def r2_in_words(r2: Mapping[str, Any]) -> tuple[str, str]:
     return value, f"at most {written(highest)}"
 
 
-def other_score_in_words(evaluation: Mapping[str, Any]) -> str | None:
+def other_score_in_words(evaluation: JsonMapping) -> str | None:
     """What an evaluation released that has neither an accuracy nor a mean absolute error;
     ``None`` where that is no score either.
     """

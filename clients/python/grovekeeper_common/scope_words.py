@@ -1,15 +1,16 @@
 """Writes cells of a dataset as words, for pages and for the command line."""
 
-from collections.abc import Mapping
 from itertools import groupby
 from typing import Any
+
+from grovekeeper_common.json_types import JsonMapping
 
 _SHORTEST_RUN = 3
 _TO = "\N{NON-BREAKING HYPHEN}"
 """Between two numbers: a narrow column would break a line behind a dash."""
 
 
-def cell(scope: Mapping[str, Any]) -> str:
+def cell(scope: JsonMapping) -> str:
     """A cell or a scope in words: ``region=EU, shard=3``; the whole dataset if it names
     no partition.
     """
@@ -20,7 +21,7 @@ def cell(scope: Mapping[str, Any]) -> str:
     return "; ".join(parts) or "the whole dataset"
 
 
-def covered(scope: Mapping[str, Any]) -> str:
+def covered(scope: JsonMapping) -> str:
     """The scope of an entry in words; a number stands for the first uploads that
     entries of the ledger named.
     """

@@ -5,10 +5,11 @@ errors that people type.
 import csv
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from decimal import Decimal
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
+from grovekeeper_common.json_types import JsonMapping, JsonObject
 from grovekeeper_common.number_text import number_of, text_of_number
 from grovekeeper_common.number_words import error_in_words
 
@@ -28,7 +29,7 @@ _NAMED = re.compile(r' *(?:"((?:[^"]|"")+)"|([^"= ](?:[^=]*[^= ])?)) *=(.+)')
 """A name, in quotes or without, and what stands behind the equals sign."""
 
 
-def title(table: Mapping[str, Any]) -> str:
+def title(table: JsonMapping) -> str:
     """A table in words: ``mean of age by sex, where age from 18 below 65``.
 
     Args:
@@ -42,18 +43,18 @@ def title(table: Mapping[str, Any]) -> str:
     return f"{table['statistic']}{of}{crossed}{by}{where}"
 
 
-def conditions_in_words(table: Mapping[str, Any]) -> str:
+def conditions_in_words(table: JsonMapping) -> str:
     """Which rows a table reads; no text where it reads all."""
     return " and ".join(map(_condition_in_words, table["where"]))
 
 
-def titles(tables: Iterable[Mapping[str, Any]]) -> str:
+def titles(tables: Iterable[JsonMapping]) -> str:
     """The name of tables that are released together, cut where it is long."""
     text = "; ".join(map(title, tables))
     return text if len(text) <= _MOST_CHARS else f"{text[:_MOST_CHARS]}…"
 
 
-def _condition_in_words(condition: Mapping[str, Any]) -> str:
+def _condition_in_words(condition: JsonMapping) -> str:
     column = condition["column"]
     if "in" in condition:
         values = ["(no value)" if value is None else value for value in condition["in"]]
@@ -112,7 +113,7 @@ _FEW = "Of fewer rows than that, any value can come out."
 """Else a reader takes the number of an empty group for one of its rows."""
 
 
-def condition_of(text: str) -> dict[str, Any]:
+def condition_of(text: str) -> JsonObject:
     """A condition from ``sex=Female,Male``, ``age=18..65`` (without 65) or
     ``admitted=2020-01-01..2021-01-01``, in the form of a request. A name or a category
     with other signs stands in double quotes, as in CSV: ``"a=b"="10..19","x, y"``.

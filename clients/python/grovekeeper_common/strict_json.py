@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
+from grovekeeper_common.json_types import JsonObject
+
 _PART_BYTES = 128 * 1024
 _MARKS = b",:[{"
 _NEITHER_MARK_NOR_QUOTE = bytes(
@@ -148,7 +150,7 @@ class _RepeatedName(ValueError):
     """A name that occurs twice in one object."""
 
 
-def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def unique(pairs: list[tuple[str, Any]]) -> JsonObject:
     """An object of a JSON text, as the ``object_pairs_hook`` of a parser.
 
     Raises:

@@ -3,11 +3,12 @@ predicted, and what people type into the dashboard.
 """
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
 from grovekeeper_common import suspicions
+from grovekeeper_common.json_types import JsonMapping
 from grovekeeper_common.number_text import BLANKS, number_of
 
 TYPES_OF_TEXT = ("categorical", "date")
@@ -20,7 +21,7 @@ _SIGN_OF_NO_CATEGORY = re.compile(NO_CATEGORY)
 
 
 def marks_of(
-    schema: Mapping[str, Any], stated: Collection[str] = ()
+    schema: JsonMapping, stated: Collection[str] = ()
 ) -> dict[str, frozenset[str]]:
     """The texts that mean a missing value, by feature; a declared category never does.
 
@@ -34,7 +35,7 @@ def marks_of(
     }
 
 
-def number_columns(schema: Mapping[str, Any]) -> set[str]:
+def number_columns(schema: JsonMapping) -> set[str]:
     """The features of a public schema whose cells are numbers."""
     return {
         feature["name"]
@@ -76,7 +77,7 @@ class CellReader:
         schema: on the model card.
     """
 
-    def __init__(self, schema: Mapping[str, Any]) -> None:
+    def __init__(self, schema: JsonMapping) -> None:
         self._features = {feature["name"]: feature for feature in schema["features"]}
         self._marks = marks_of(schema)
 
@@ -119,7 +120,7 @@ def _check_date(text: str) -> None:
         raise WrongCell("not a date such as 2024-02-29", suspected, option)
 
 
-def _check_category(text: str, feature: Mapping[str, Any]) -> None:
+def _check_category(text: str, feature: JsonMapping) -> None:
     sign = _SIGN_OF_NO_CATEGORY.search(text)
     if sign is None or text in feature["categories"]:
         return

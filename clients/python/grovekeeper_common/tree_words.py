@@ -1,10 +1,10 @@
 """Draws a tree of a model, as text and as SVG, from the answer of the API."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any
 
+from grovekeeper_common.json_types import JsonMapping
 from grovekeeper_common.number_words import share_in_words
 
 _LINE_HEIGHT = 22
@@ -34,7 +34,7 @@ class _Line:
     share: float | None
 
 
-def as_text(tree: Mapping[str, Any]) -> str:
+def as_text(tree: JsonMapping) -> str:
     """A tree in lines, each below the split that leads to it.
 
     Args:
@@ -49,7 +49,7 @@ def as_text(tree: Mapping[str, Any]) -> str:
     return "\n".join(texts)
 
 
-def as_svg(tree: Mapping[str, Any]) -> str:
+def as_svg(tree: JsonMapping) -> str:
     """A tree as an SVG element in the colours of the text around it; leaves have a bar
     for the share of their class.
 
@@ -91,7 +91,7 @@ def _bar(x: float, y: float, share: float) -> str:
     )
 
 
-def _lines(tree: Mapping[str, Any]) -> Iterator[_Line]:
+def _lines(tree: JsonMapping) -> Iterator[_Line]:
     """The nodes of a tree, each with the answer that leads to it."""
     nodes = tree["nodes"]
     n_lines = 0
@@ -112,7 +112,7 @@ def _lines(tree: Mapping[str, Any]) -> Iterator[_Line]:
         n_lines += 1
 
 
-def _words(node: Mapping[str, Any]) -> str:
+def _words(node: JsonMapping) -> str:
     if node["test"] is not None:
         return f"{node['test']}?"
     if node["number"] is not None:

@@ -26,9 +26,10 @@ from app.services.releases.contract import (
 from app.services.releases.requests import quote, submit
 from app.services.spending.asked import AskedDataset, PricedPart, ask_part
 from app.services.spending.quotes import PartQuote
-from app.wire.base import Answer, JsonObject, PublicSentence
+from app.wire.base import Answer, PublicSentence
 from app.wire.jobs import TrainOut
 from app.wire.spending import AccountPlanOut, SpendIn
+from grovekeeper_common.json_types import JsonObject
 from grovekeeper_forests.bins import noisy_counts
 from grovekeeper_forests.privacy import events
 from grovekeeper_forests.releases.contract import public_facts

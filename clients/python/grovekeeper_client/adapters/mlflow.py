@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from grovekeeper_client.models import Model
-from grovekeeper_client.transport import Json
+from grovekeeper_common.json_types import JsonObject
 
 
 def register(model: Model, name: str, *, read_out: str | None = None) -> Any:
@@ -92,20 +92,20 @@ def _tensor(value: Any) -> Any:
     return TensorSpec(tensor_dtype_to_np_dtype(kind.elem_type), shape, value.name)
 
 
-def _paying_parts(model: Model) -> Iterator[Json]:
+def _paying_parts(model: Model) -> Iterator[JsonObject]:
     """The parts of a card that name an account: one, or two of a job on two datasets."""
     yield dict(model.card)
     if model.card["unlabelled"] is not None:
         yield model.card["unlabelled"]
 
 
-def _charge(model: Model, part: Json) -> Json:
+def _charge(model: Model, part: JsonObject) -> JsonObject:
     ledger = part["ledger"]
     found = model.client.entries(ledger["dataset"], kind="charge", job=ledger["job_id"])
     return next(found)
 
 
-def _write_evidence(model: Model, part: Json, folder: Path) -> None:
+def _write_evidence(model: Model, part: JsonObject, folder: Path) -> None:
     """A checkpoint, and the proof that the charge is among the entries before it."""
     account = part["ledger"]["dataset"]
     name = part["dataset_name"]

@@ -10,7 +10,7 @@ from typing import Any, Unpack
 from grovekeeper_client.adapters.protocol import ChargeOptions, Mechanism, has_unit
 from grovekeeper_client.adapters.rounding import Unpriced, upward
 from grovekeeper_client.datasets import Dataset
-from grovekeeper_client.transport import Json
+from grovekeeper_common.json_types import JsonObject
 
 _DISTANCE_OF_ROW = {
     "add_remove": {"SymmetricDistance": 1, "InsertDeleteDistance": 1},
@@ -57,7 +57,7 @@ def mechanism(
     unit = has_unit(dataset)
     max_rows = dataset.facts["privacy_unit"]["max_rows"] if unit else 1
     loss = _loss(measurement, measurement.map(distance * max_rows))
-    stated: Json = {
+    stated: JsonObject = {
         "description": description,
         "per": "unit" if unit else "row",
         "declared": {"adjacency": adjacency, **loss},

@@ -11,13 +11,13 @@ accounts that protect labels: a loss for replacing one row implies none of addin
 so it is refused.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from threading import Lock
 from typing import Any, Generic, TypedDict, TypeVar
 
 from grovekeeper_client.datasets import Dataset
 from grovekeeper_client.rows import plain
-from grovekeeper_client.transport import Json
+from grovekeeper_common.json_types import JsonMapping, JsonObject
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ class ChargeOptions(TypedDict, total=False):
             default all.
     """
 
-    scope: Mapping[str, Any]
+    scope: JsonMapping
 
 
 class AlreadyRun(RuntimeError):
@@ -45,7 +45,7 @@ class PaidRun(Generic[T]):
         reservation: the charge, as ``GET /ledger/{dataset}/reservations/{id}`` shows it.
     """
 
-    def __init__(self, reservation: Json, mechanism: Callable[[Any], T]) -> None:
+    def __init__(self, reservation: JsonObject, mechanism: Callable[[Any], T]) -> None:
         self.reservation = reservation
         self._mechanism = mechanism
         self._unused = Lock()
@@ -75,13 +75,13 @@ class Mechanism(Generic[T]):
     """
 
     def __init__(
-        self, dataset: Dataset, stated: Json, function: Callable[[Any], T]
+        self, dataset: Dataset, stated: JsonObject, function: Callable[[Any], T]
     ) -> None:
         self.stated = plain(stated)
         self._dataset = dataset
         self._function = function
 
-    def quote(self) -> Json:
+    def quote(self) -> JsonObject:
         """The price, whether it fits, and what is left. Costs nothing."""
         return self._dataset.client.quote_external(self._dataset.id, self.stated)
 

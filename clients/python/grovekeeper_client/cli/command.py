@@ -27,6 +27,7 @@ from grovekeeper_client.cli.problems import ExitCode, of_problem
 from grovekeeper_client.errors import ApiProblem, NoKey, SecretForId, Unreachable
 from grovekeeper_client.settings import key_of, read_key, source_of_key, url_of
 from grovekeeper_common import strict_json
+from grovekeeper_common.json_types import JsonObject
 
 if TYPE_CHECKING:
     from grovekeeper_client.client import Client as Client
@@ -523,8 +524,8 @@ ReceiptOption: TypeAlias = Annotated[
 
 
 def read_scope(
-    typed: list[str] | None, declaration: Callable[[], dict[str, Any]]
-) -> dict[str, Any]:
+    typed: list[str] | None, declaration: Callable[[], JsonObject]
+) -> JsonObject:
     """A scope as it was typed: ``region=EU``, ``shard=0,1`` or ``shard=0-7``, repeated
     as needed; or one JSON object.
 
@@ -575,7 +576,7 @@ def _of(cell: str) -> list[int | str]:
     return [*range(first, last + 1)]
 
 
-def given(**members: Any) -> dict[str, Any]:
+def given(**members: Any) -> JsonObject:
     """The members of a body that have a value."""
     return {name: value for name, value in members.items() if value is not None}
 
@@ -611,7 +612,7 @@ def confirm(output: Output, question: str, *, yes: bool) -> None:
     typer.confirm(question, abort=True, err=True)
 
 
-def json_object(text: bytes, what: str) -> dict[str, Any]:
+def json_object(text: bytes, what: str) -> JsonObject:
     """A JSON object that was typed as one argument, or is in a file.
 
     Raises:

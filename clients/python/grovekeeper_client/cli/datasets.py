@@ -40,6 +40,7 @@ from grovekeeper_client.errors import ApiProblem, Unreachable
 from grovekeeper_client.uploads import read_header
 from grovekeeper_common.declared_labels import labels_of, number_in_words
 from grovekeeper_common.durable_files import new_file
+from grovekeeper_common.json_types import JsonMapping, JsonObject
 from grovekeeper_common.limit_words import limit_in_words
 from grovekeeper_common.number_text import number_of
 from grovekeeper_common.number_words import counted
@@ -95,7 +96,7 @@ class Choices:
         }
 
 
-def _label(label: Mapping[str, Any]) -> str:
+def _label(label: JsonMapping) -> str:
     if "classes" in label:
         values = ", ".join(label["classes"])
     else:
@@ -134,7 +135,7 @@ class Declared:
     ] = None
 
     @property
-    def members(self) -> dict[str, Any]:
+    def members(self) -> JsonObject:
         """These decisions as members of a declaration."""
         return given(
             budget=None
@@ -446,8 +447,8 @@ def require_file(file: Path) -> None:
 
 def _upload(
     call: Remote, client: Client, dataset: str, file: Path, **options: Any
-) -> dict[str, Any]:
-    report: dict[str, Any] = _sent(
+) -> JsonObject:
+    report: JsonObject = _sent(
         call, file, partial(client.upload_rows, dataset), **options
     )
     return report
@@ -471,7 +472,7 @@ def _sent(call: Remote, file: Path, send: Callable[..., Any], **options: Any) ->
 
 
 def name_columns(
-    columns: Iterable[dict[str, Any]], file: Path, options: Mapping[str, Any]
+    columns: Iterable[JsonObject], file: Path, options: Mapping[str, Any]
 ) -> None:
     """Names the columns that are not declared: the service states their places and
     repeats no text of a file. Writes suspected options as this program takes them.
@@ -494,7 +495,7 @@ def name_columns(
             ]
 
 
-def _print_report(output: Output, dataset: str, report: dict[str, Any]) -> None:
+def _print_report(output: Output, dataset: str, report: JsonObject) -> None:
     stored = "" if report["rows"] is None else f"{counted(report['rows'], 'row')} "
     output.say(f"stored {stored}as upload {report['epoch']}")
     output.warnings(report)
@@ -678,7 +679,7 @@ def dummy(
         output.complain(sentence)
 
 
-def _write_like(file: Path, declaration: Mapping[str, Any]) -> None:
+def _write_like(file: Path, declaration: JsonMapping) -> None:
     text = json.dumps(declaration, indent=1, ensure_ascii=False) + "\n"
     with new_file(file, existing="refuse") as target:
         target.write(text.encode("utf-8"))
@@ -757,7 +758,7 @@ def erase_upload(
     _print_erasure(call.output, answer)
 
 
-def _print_erasure(output: Output, answer: dict[str, Any]) -> None:
+def _print_erasure(output: Output, answer: JsonObject) -> None:
     output.say(
         f"erased the rows of upload {answer['epoch']} from {answer['dataset_name']}"
     )
@@ -849,12 +850,12 @@ def revoke(call: Remote, dataset: DatasetArgument, key: KeyArgument) -> None:
     call.output.say(f"{_named(key, revoked['key_id'])} has no role on {dataset}")
 
 
-def _grant(client: Client, dataset: str, role: str, key_id: str) -> dict[str, Any]:
-    answer: dict[str, Any] = client.grant(dataset, key_id, role)
+def _grant(client: Client, dataset: str, role: str, key_id: str) -> JsonObject:
+    answer: JsonObject = client.grant(dataset, key_id, role)
     return answer
 
 
-def _revoke(client: Client, dataset: str, key_id: str) -> dict[str, Any]:
+def _revoke(client: Client, dataset: str, key_id: str) -> JsonObject:
     client.revoke_grant(dataset, key_id)
     return {"dataset": dataset, "key_id": key_id, "role": None}
 
@@ -864,7 +865,7 @@ def _named(typed: str, key_id: str) -> str:
     return key_id if typed == key_id else f"{typed} ({key_id})"
 
 
-def _account_facts(account: dict[str, Any]) -> dict[str, str | None]:
+def _account_facts(account: JsonObject) -> dict[str, str | None]:
     return {
         "accountant": account["accountant"],
         **{
@@ -877,14 +878,14 @@ def _account_facts(account: dict[str, Any]) -> dict[str, str | None]:
     }
 
 
-def erased(item: dict[str, Any]) -> str:
+def erased(item: JsonObject) -> str:
     """When a dataset was erased, for a list: datasets of one name may follow each
     other.
     """
     return f"erased {item['deleted_at'][:10]}" if item["deleted_at"] else ""
 
 
-def balance_cells(account: dict[str, Any]) -> list[str]:
+def balance_cells(account: JsonObject) -> list[str]:
     """Accountant and the four amounts of an account, for a table."""
     left = account["remaining"]
     if limit_of(account):
@@ -895,7 +896,7 @@ def balance_cells(account: dict[str, Any]) -> list[str]:
     ]
 
 
-def limit_of(account: dict[str, Any]) -> str | None:
+def limit_of(account: JsonObject) -> str | None:
     """The limit that leaves less to one job of the key than the cap does; ``None``
     where the cap decides.
 
@@ -905,7 +906,7 @@ def limit_of(account: dict[str, Any]) -> str | None:
     return None if limited_by == "cap" else f"limited by {limit_in_words(limited_by)}"
 
 
-def _printed(client: Client, dataset: dict[str, Any]) -> str | None:
+def _printed(client: Client, dataset: JsonObject) -> str | None:
     """The (ε, δ) of an account that counts ρ or μ²; ``None`` if the balance cannot be
     read.
 
@@ -922,7 +923,7 @@ def _printed(client: Client, dataset: dict[str, Any]) -> str | None:
     return f"ε = {terms['epsilon']} at δ = {terms['delta']}"
 
 
-def _partition(partition: dict[str, Any]) -> str:
+def _partition(partition: JsonObject) -> str:
     match partition["kind"]:
         case "hash":
             return f"{partition['name']} ({partition['cells']} hash cells)"
@@ -932,7 +933,7 @@ def _partition(partition: dict[str, Any]) -> str:
             return f"{partition['name']} (by upload: {partition['how']})"
 
 
-def _feature(feature: dict[str, Any]) -> list[str]:
+def _feature(feature: JsonObject) -> list[str]:
     if feature["type"] == "categorical":
         shown = feature["categories"][:6]
         more = len(feature["categories"]) - len(shown)
@@ -946,7 +947,7 @@ def _feature(feature: dict[str, Any]) -> list[str]:
     ]
 
 
-def show_warnings(output: Output, declared: Mapping[str, Any]) -> None:
+def show_warnings(output: Output, declared: JsonMapping) -> None:
     """Prints the warnings about a declaration, of which the columns alone can change."""
     output.warnings(declared)
     if declared["public_size"] is None:

@@ -2,9 +2,9 @@
 commands that ask for them.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from fractions import Fraction
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -20,6 +20,7 @@ from grovekeeper_client.cli.output import GIVEN_EARLIER, Output, amount
 from grovekeeper_client.cli.problems import ExitCode
 from grovekeeper_client.errors import FINISHED, HOLDS, REASONS, unfinished
 from grovekeeper_common import scope_words
+from grovekeeper_common.json_types import JsonMapping, JsonObject
 from grovekeeper_common.limit_words import limit_in_words
 from grovekeeper_common.recovered_shares import needed_epsilon
 
@@ -111,7 +112,7 @@ def show(
         output.hint(next_command(job))
 
 
-def _state(job: Mapping[str, Any]) -> str:
+def _state(job: JsonMapping) -> str:
     """The state of a job, and why it is not started."""
     return (
         str(job["state"])
@@ -129,12 +130,12 @@ def cancel(call: Remote, job_id: JobArgument) -> None:
 
 def submit(
     client: Client,
-    send: Callable[..., dict[str, Any]],
+    send: Callable[..., JsonObject],
     output: Output,
     *,
     attempt: str | None,
     waiting: Waiting,
-    show: Callable[[dict[str, Any]], None] | None = None,
+    show: Callable[[JsonObject], None] | None = None,
 ) -> None:
     """Submits a job of any kind, prints what it reserved, and follows it to its end on
     request.
@@ -167,9 +168,7 @@ def submit(
     output.hint(f"grovekeeper jobs show {accepted['job_id']} --wait")
 
 
-def follow(
-    client: Client, job_id: str, output: Output, waiting: Waiting
-) -> dict[str, Any]:
+def follow(client: Client, job_id: str, output: Output, waiting: Waiting) -> JsonObject:
     """Waits for a job with a progress bar of finished trees, if it grows any; returns
     it in its last state.
 
@@ -190,9 +189,9 @@ def follow(
 
 def finish(
     output: Output,
-    job: dict[str, Any],
+    job: JsonObject,
     *,
-    show: Callable[[dict[str, Any]], None] | None = None,
+    show: Callable[[JsonObject], None] | None = None,
 ) -> None:
     """Prints a finished job, then its output or the next command.
 
@@ -222,7 +221,7 @@ def finish(
         raise typer.Exit(ExitCode.FAILED)
 
 
-def ended(job: Mapping[str, Any]) -> str:
+def ended(job: JsonMapping) -> str:
     """Why a job ended without an output, and whether its price is spent."""
     why = REASONS.get(job["reason"], job["reason"])
     spent = (
@@ -231,7 +230,7 @@ def ended(job: Mapping[str, Any]) -> str:
     return f"job {job['id']} {job['state']}: {why}; {spent}"
 
 
-def price_of(paid: Mapping[str, Any]) -> str:
+def price_of(paid: JsonMapping) -> str:
     """The price of a job or of its output, on each account that pays."""
     price = amount(paid["price"])
     second = paid.get("unlabelled")
@@ -240,7 +239,7 @@ def price_of(paid: Mapping[str, Any]) -> str:
     return f"{price} on {paid['dataset_name']}, {amount(second['price'])} on {second['dataset_name']}"
 
 
-def show_head(output: Output, kind: str, released: dict[str, Any]) -> None:
+def show_head(output: Output, kind: str, released: JsonObject) -> None:
     """Prints what is known of released numbers beside the numbers."""
     output.facts(
         {
@@ -254,7 +253,7 @@ def show_head(output: Output, kind: str, released: dict[str, Any]) -> None:
     )
 
 
-def made(job: dict[str, Any]) -> str | None:
+def made(job: JsonObject) -> str | None:
     """The id of a job's output, if the job has an output."""
     found: str | None = (
         job["model_id"]
@@ -266,7 +265,7 @@ def made(job: dict[str, Any]) -> str | None:
     return found
 
 
-def next_command(job: dict[str, Any]) -> str:
+def next_command(job: JsonObject) -> str:
     """The command that shows a job's output."""
     group = _SHOWN_BY.get(job["kind"])
     return (
@@ -278,7 +277,7 @@ def next_command(job: dict[str, Any]) -> str:
 
 def show_quote(
     output: Output,
-    quote: dict[str, Any],
+    quote: JsonObject,
     *,
     what: str,
     receipt: bool,
@@ -318,7 +317,7 @@ def show_quote(
         )
 
 
-def _show_part(output: Output, part: dict[str, Any], *, what: str) -> None:
+def _show_part(output: Output, part: JsonObject, *, what: str) -> None:
     """Prints what a job costs on one account, why, and what is left."""
     price = part["price"]
     why = part.get("why")
@@ -351,13 +350,13 @@ def _show_part(output: Output, part: dict[str, Any], *, what: str) -> None:
     output.say()
 
 
-def _epsilon_delta(price: Mapping[str, Any]) -> str:
+def _epsilon_delta(price: JsonMapping) -> str:
     return f"ε = {price['epsilon']}" + (
         "" if price["delta"] is None else f" at δ = {price['delta']}"
     )
 
 
-def expected(expected: Mapping[str, Any], *, recover: int | None) -> str:
+def expected(expected: JsonMapping, *, recover: int | None) -> str:
     """What similar public tables recovered at this ε, and the ε at which they recovered
     the needed share.
     """
@@ -377,7 +376,7 @@ def expected(expected: Mapping[str, Any], *, recover: int | None) -> str:
     )
 
 
-def _of_profile(reused: Mapping[str, Any]) -> str:
+def _of_profile(reused: JsonMapping) -> str:
     """The numbers of a profile that a plan uses."""
     made_for = scope_words.cell(reused["scope"])
     profile = f"profile {reused['id']} of {reused['dataset_name']} ({made_for})"

@@ -3,7 +3,7 @@
 import os
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -12,6 +12,7 @@ from grovekeeper_client.cli.new_secrets import SaveOption, hand_over, secret_fil
 from grovekeeper_client.cli.output import Output
 from grovekeeper_client.settings import ADMIN_KEY_FILE, home_of
 from grovekeeper_common import durable_files
+from grovekeeper_common.json_types import JsonObject
 from grovekeeper_common.time_words import hour_in_words
 
 app = Group("Make, list, rotate and revoke keys.")
@@ -66,7 +67,7 @@ def list_keys(call: Remote) -> None:
     )
 
 
-def _last_used(key: dict[str, Any]) -> str | None:
+def _last_used(key: JsonObject) -> str | None:
     used_at = key["last_used_at"]
     return None if used_at is None else hour_in_words(used_at)
 
@@ -88,7 +89,7 @@ def rotate(
         hand_over(call.output, rotated, "key", stream, again=again, kept_in=home_file)
 
 
-def _renew_home(output: Output, rotated: dict[str, Any]) -> Path | None:
+def _renew_home(output: Output, rotated: JsonObject) -> Path | None:
     """Replaces the key in the home if it was rotated: later commands read it. Says what
     it did on stderr.
 
@@ -125,6 +126,6 @@ def revoke(call: Remote, key: KeyArgument) -> None:
     call.output.say(f"{revoked['id']} opens nothing any more")
 
 
-def _revoke(client: Client, key_id: str) -> dict[str, Any]:
+def _revoke(client: Client, key_id: str) -> JsonObject:
     client.revoke_key(key_id)
     return {"id": key_id, "revoked": True}

@@ -36,6 +36,7 @@ from grovekeeper_client.cli.datasets import balance_cells, limit_of
 from grovekeeper_client.cli.output import GIVEN_EARLIER, Output, amount, budget_bar
 from grovekeeper_client.errors import ApiProblem
 from grovekeeper_common import scope_words
+from grovekeeper_common.json_types import JsonMapping, JsonObject
 from grovekeeper_common.limit_words import limit_in_words
 from grovekeeper_common.number_words import share_in_words
 
@@ -62,7 +63,7 @@ def show(
     with call.client() as client:
         if account is None:
             accounts = _all_accounts(client, output)
-            answer: dict[str, Any] = {"datasets": accounts}
+            answer: JsonObject = {"datasets": accounts}
         else:
             answer = client.balance(
                 account,
@@ -104,7 +105,7 @@ class Stated:
     ] = "row"
     scope: ScopeOption = None
 
-    def body(self, client: Client, dataset: str, description: str) -> dict[str, Any]:
+    def body(self, client: Client, dataset: str, description: str) -> JsonObject:
         """The body of the request.
 
         Raises:
@@ -118,7 +119,7 @@ class Stated:
                 "state the loss: an --event file, or one of --epsilon, --rho, --mu"
             )
         scope = read_scope(self.scope, partial(client.dataset, dataset))
-        body: dict[str, Any] = {
+        body: JsonObject = {
             "description": description,
             "per": self.per,
             "scope": scope,
@@ -300,7 +301,7 @@ def spent(
         )
 
 
-def _group(group: Mapping[str, Any]) -> str:
+def _group(group: JsonMapping) -> str:
     if group["name"] is not None:
         return f"{group['name']} ({group['group']})"
     return group["group"] or "no purpose stated"
@@ -333,7 +334,7 @@ def export(
         output.hint(f"grovekeeper verify {file}")
 
 
-def _all_accounts(client: Client, output: Output) -> list[dict[str, Any]]:
+def _all_accounts(client: Client, output: Output) -> list[JsonObject]:
     """The accounts whose ledger the key may read. An analyst may read the balance of a
     dataset, but not the list.
     """
@@ -348,7 +349,7 @@ def _all_accounts(client: Client, output: Output) -> list[dict[str, Any]]:
 
 
 def show_accounts(
-    output: Output, accounts: list[dict[str, Any]], *, indent: int = 0
+    output: Output, accounts: list[JsonObject], *, indent: int = 0
 ) -> None:
     """Prints balances, each with a picture: # charged, = reserved, . left."""
     rows = [
@@ -378,7 +379,7 @@ def show_accounts(
     output.table(columns, rows, empty="no accounts", indent=indent)
 
 
-def show_cells(output: Output, balance: dict[str, Any]) -> None:
+def show_cells(output: Output, balance: JsonObject) -> None:
     """Prints the tightest cell, the largest ε that fits there, and the cells of each
     partition with few cells.
     """
@@ -412,7 +413,7 @@ def show_cells(output: Output, balance: dict[str, Any]) -> None:
         )
 
 
-def show_entries(output: Output, listed: Mapping[str, Any], *, indent: int = 0) -> None:
+def show_entries(output: Output, listed: JsonMapping, *, indent: int = 0) -> None:
     """Prints entries in their order, each with what its job ran, for which key and for
     which purpose.
 
@@ -447,7 +448,7 @@ def show_entries(output: Output, listed: Mapping[str, Any], *, indent: int = 0) 
     )
 
 
-def _payer(entry: Mapping[str, Any], jobs: Mapping[str, Any]) -> str | None:
+def _payer(entry: JsonMapping, jobs: JsonMapping) -> str | None:
     """What a job ran with its name, models and purpose; the reservation of an external
     mechanism; the reason of a change of the cap; or the erased dataset whose account
     goes on.
@@ -473,9 +474,7 @@ def _payer(entry: Mapping[str, Any], jobs: Mapping[str, Any]) -> str | None:
     return line
 
 
-def _asked_by(
-    entry: Mapping[str, Any], jobs: Mapping[str, Any], names: Mapping[str, str]
-) -> str:
+def _asked_by(entry: JsonMapping, jobs: JsonMapping, names: Mapping[str, str]) -> str:
     """The key that acted, and the key that submitted the job."""
     actor = entry["actor"]
     job = jobs.get(entry["job_id"])
@@ -488,7 +487,7 @@ def _key(key_id: str, names: Mapping[str, str]) -> str:
     return f"{names[key_id]} ({key_id})" if key_id in names else key_id
 
 
-def _member_cells(member: dict[str, Any] | None) -> list[Any]:
+def _member_cells(member: JsonObject | None) -> list[Any]:
     return [None, None] if member is None else [member["dataset"], member["sequence"]]
 
 
@@ -539,7 +538,7 @@ def deployment(
         call.output.complain(f"missing: {pointer} (give it with --owner FILE)")
 
 
-def complete(answer: dict[str, Any], part: dict[str, Any]) -> None:
+def complete(answer: JsonObject, part: JsonObject) -> None:
     """Puts the owner's part into the record of a deployment document; ``missing`` keeps
     what is still required.
 
@@ -559,7 +558,7 @@ def complete(answer: dict[str, Any], part: dict[str, Any]) -> None:
 
 
 def _fill_in(
-    record: dict[str, Any], part: dict[str, Any], owners: list[str], *, at: str
+    record: JsonObject, part: JsonObject, owners: list[str], *, at: str
 ) -> list[str]:
     """Fills in the members at a pointer, and returns the pointers of what was given."""
     given = []
@@ -579,7 +578,7 @@ def _fill_in(
     return given
 
 
-def _read_part(file: Path) -> dict[str, Any]:
+def _read_part(file: Path) -> JsonObject:
     content = read_bytes(file)
     try:
         part = yaml.safe_load(content) if len(content) <= MAX_PART_BYTES else None
@@ -762,7 +761,7 @@ def checkpoint_of_acts(call: Remote, file: NewFile = None) -> None:
     give(call.output, note, file=file, as_json={"log": "control", "checkpoint": note})
 
 
-def _details(facts: dict[str, Any]) -> str:
+def _details(facts: JsonObject) -> str:
     """The facts of an act on one line."""
     texts = []
     for name, fact in facts.items():

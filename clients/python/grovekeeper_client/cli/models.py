@@ -1,8 +1,7 @@
 """Implements ``grovekeeper models`` and ``aliases``."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, TypeAlias
 
 import typer
 
@@ -20,6 +19,7 @@ from grovekeeper_client.cli.command import (
 from grovekeeper_client.cli.output import Output, price_with_epsilon, score_in_words
 from grovekeeper_client.cli.problems import ExitCode
 from grovekeeper_common import scope_words, tree_words
+from grovekeeper_common.json_types import JsonMapping
 from grovekeeper_common.model_words import A_TREE, NO_IMPORTANCES
 from grovekeeper_common.number_words import share_in_words
 
@@ -178,7 +178,7 @@ def compare(
             output.say(f"\n{model['id']}:\n{model['receipt']}")
 
 
-def _use_in_words(use: Mapping[str, Any] | None) -> str:
+def _use_in_words(use: JsonMapping | None) -> str:
     """The importance of a feature, or its splits in a model without importances."""
     if use is None or not use["n_splits"]:
         return "–"
@@ -187,7 +187,7 @@ def _use_in_words(use: Mapping[str, Any] | None) -> str:
     return share_in_words(use["importance"])
 
 
-def _show_use(output: Output, use: Mapping[str, Any]) -> None:
+def _show_use(output: Output, use: JsonMapping) -> None:
     """What the trees look at: the features with splits, the most important first."""
     features = [feature for feature in use["features"] if feature["n_splits"]]
     features.sort(
@@ -214,7 +214,7 @@ def _show_use(output: Output, use: Mapping[str, Any]) -> None:
         output.say(NO_IMPORTANCES)
 
 
-def _cells(scope: Mapping[str, Any] | None) -> str:
+def _cells(scope: JsonMapping | None) -> str:
     return scope_words.cell(scope) if scope else "all"
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import FileIO
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, TypeAlias
 
 import typer
 
@@ -19,6 +19,7 @@ from grovekeeper_client.cli.command import WrongUse, check_new
 from grovekeeper_client.cli.output import Output
 from grovekeeper_client.cli.problems import ExitCode
 from grovekeeper_common import durable_files
+from grovekeeper_common.json_types import JsonObject
 
 SaveOption: TypeAlias = Annotated[
     Path | None,
@@ -71,7 +72,7 @@ def _take_room(stream: FileIO, file: Path) -> None:
 
 def hand_over(
     output: Output,
-    answer: dict[str, Any],
+    answer: JsonObject,
     member: str,
     stream: FileIO | None,
     *,

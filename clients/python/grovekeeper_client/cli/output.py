@@ -18,6 +18,7 @@ from grovekeeper_client.cli import problems
 from grovekeeper_client.cli.problems import ExitCode, of_problem
 from grovekeeper_client.errors import column_in_words
 from grovekeeper_common import odds_words
+from grovekeeper_common.json_types import JsonMapping
 from grovekeeper_common.number_words import (
     NO_SCORE,
     ON_TRAINING_ROWS,
@@ -114,7 +115,7 @@ class Output:
 
         tables.print_table(columns, rows, empty=empty, indent=indent)
 
-    def adds(self, guarantee: Mapping[str, Any]) -> None:
+    def adds(self, guarantee: JsonMapping) -> None:
         """Prints in one line what a release adds, where the caller may know it."""
         if "adds" not in guarantee:
             return
@@ -123,7 +124,7 @@ class Output:
         losses = _by_change(added, lambda loss: f"{loss} {symbol}")
         self.say(f"adds, given all earlier releases: {losses}")
 
-    def guarantee(self, guarantee: Mapping[str, Any]) -> None:
+    def guarantee(self, guarantee: JsonMapping) -> None:
         """Prints the numbers of a guarantee, then the statement that holds for them.
 
         Of a dataset that the caller may not see, a card states only what the model
@@ -140,15 +141,13 @@ class Output:
         self.odds(guarantee.get("odds", {}))
         self.say(guarantee["text"])
 
-    def promise(self, released: Mapping[str, Any], *, receipt: bool) -> None:
+    def promise(self, released: JsonMapping, *, receipt: bool) -> None:
         """Prints the guarantee of a release, and its receipt on request."""
         self.say()
         self.guarantee(released["guarantee"])
         self._receipt(released, wanted=receipt)
 
-    def price_paid(
-        self, released: Mapping[str, Any], *, receipt: bool, show: str
-    ) -> None:
+    def price_paid(self, released: JsonMapping, *, receipt: bool, show: str) -> None:
         """Prints what a new release adds, and its receipt on request: the quote said in
         words what that means.
 
@@ -160,7 +159,7 @@ class Output:
         self._receipt(released, wanted=receipt)
         self.hint(f"{show} {released['id']}    (also says what is promised)")
 
-    def _receipt(self, released: Mapping[str, Any], *, wanted: bool) -> None:
+    def _receipt(self, released: JsonMapping, *, wanted: bool) -> None:
         if wanted:
             self.say()
             self.say(released["receipt"])
@@ -174,7 +173,7 @@ class Output:
                 f"  {odds_words.sentence(change, chance, unit='privacy unit', condition=condition)}"
             )
 
-    def warnings(self, answer: Mapping[str, Any]) -> None:
+    def warnings(self, answer: JsonMapping) -> None:
         """Prints the warnings of an answer, each as a note."""
         for warning in answer["warnings"]:
             self.say(f"note: {warning}")
@@ -183,7 +182,7 @@ class Output:
         """Prints a line on stderr."""
         print(text, file=sys.stderr)
 
-    def problem(self, body: Mapping[str, Any], sentence: str) -> None:
+    def problem(self, body: JsonMapping, sentence: str) -> None:
         """Prints a problem: as the service's JSON, or in words on stderr."""
         if self.as_json:
             self.json(body)
@@ -208,19 +207,19 @@ class Output:
             )
 
 
-def amount(account: Mapping[str, Any], name: str = "amount") -> str:
+def amount(account: JsonMapping, name: str = "amount") -> str:
     """An amount with the symbol of its unit: ``0.7 ε``."""
     return f"{account[name]} {SYMBOLS.get(account['unit'], account['unit'])}"
 
 
-def price_with_epsilon(price: Mapping[str, Any]) -> str:
+def price_with_epsilon(price: JsonMapping) -> str:
     """A price, and the ε that was requested where the account has another unit."""
     if price["unit"] == "epsilon":
         return amount(price)
     return f"{amount(price)} (ε = {price['epsilon']})"
 
 
-def accuracy_in_words(accuracy: Mapping[str, Any] | None) -> str:
+def accuracy_in_words(accuracy: JsonMapping | None) -> str:
     """A released accuracy with its 95 % interval for the evaluated rows."""
     if accuracy is None:
         return NO_SCORE
@@ -231,7 +230,7 @@ def accuracy_in_words(accuracy: Mapping[str, Any] | None) -> str:
     return f"{shown} {ON_TRAINING_ROWS}" if accuracy["on_training_rows"] else shown
 
 
-def score_in_words(model: Mapping[str, Any]) -> str:
+def score_in_words(model: JsonMapping) -> str:
     """The newest released accuracy of a listed model, or the mean absolute error of one
     that predicts a number.
     """
@@ -240,7 +239,7 @@ def score_in_words(model: Mapping[str, Any]) -> str:
     return f"MAE {error_with_interval(model['error'])}"
 
 
-def error_with_interval(error: Mapping[str, Any]) -> str:
+def error_with_interval(error: JsonMapping) -> str:
     """A released mean of errors with its 95 % interval for the evaluated rows."""
     value, interval = mean_error_in_words(error)
     shown = f"{value} ({interval})"
@@ -252,7 +251,7 @@ def interval_in_words(interval: Mapping[str, float]) -> str:
     return f"{share_in_words(interval['low'])} to {share_in_words(interval['high'])}"
 
 
-def _by_change(losses: Mapping[str, Any], in_words: Callable[[Any], str]) -> str:
+def _by_change(losses: JsonMapping, in_words: Callable[[Any], str]) -> str:
     """The losses that are stated for each change of one privacy unit."""
     return ", ".join(
         f"{in_words(losses[name])} ({change})"
@@ -261,7 +260,7 @@ def _by_change(losses: Mapping[str, Any], in_words: Callable[[Any], str]) -> str
     )
 
 
-def _epsilon_delta(terms: Mapping[str, Any]) -> str:
+def _epsilon_delta(terms: JsonMapping) -> str:
     return f"ε = {terms['epsilon']}" + (
         f", δ = {terms['delta']}" if terms["delta"] != "0" else ""
     )

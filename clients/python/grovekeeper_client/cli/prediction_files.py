@@ -40,6 +40,7 @@ from grovekeeper_client.models import (
 )
 from grovekeeper_common import suspicions
 from grovekeeper_common.durable_files import new_file
+from grovekeeper_common.json_types import JsonMapping, JsonObject
 
 HAS_PYARROW = find_spec("pyarrow") is not None
 """Whether the extra ``arrow`` is installed."""
@@ -66,7 +67,7 @@ Columns: TypeAlias = dict[str, Any]
 Unpacked: TypeAlias = BufferedReader | gzip.GzipFile
 """The bytes of a file that may be packed."""
 
-Row: TypeAlias = tuple[dict[str, Any], list[str | None]]
+Row: TypeAlias = tuple[JsonObject, list[str | None]]
 """The features of a row, and its cells that are kept."""
 
 
@@ -85,15 +86,15 @@ class Task:
 
     source: Path
     target: Path
-    card: Mapping[str, Any]
+    card: JsonMapping
     keep: Sequence[str]
     read_out: str | None
     written: Written = USUAL
 
     @property
-    def schema(self) -> Mapping[str, Any]:
+    def schema(self) -> JsonMapping:
         """The public schema of the model."""
-        schema: Mapping[str, Any] = self.card["schema"]
+        schema: JsonMapping = self.card["schema"]
         return schema
 
     @property
@@ -133,7 +134,7 @@ _Parts: TypeAlias = Generator[_Part, None, None]
 
 def predict_file(
     client: Client, task: Task, on_progress: Callable[[int, float], None]
-) -> dict[str, Any]:
+) -> JsonObject:
     """Writes the kept columns, the predicted class and the probability of each class of
     all rows, or the predicted number, in their order. The file appears when it is
     complete.
@@ -180,7 +181,7 @@ def predict_file(
 
 def _predict_mappings(
     client: Client, model_id: str, rows: texts.Rows, **options: Any
-) -> dict[str, Any]:
+) -> JsonObject:
     """Predictions with a list of probabilities by class."""
     answer = predict_rows(client, model_id, rows, **options)
     places = range(len(answer["classes"]))
@@ -314,7 +315,7 @@ def _rows_of_csv(
         lines.detach()
 
 
-def _with_kept(rows: Iterable[dict[str, Any]], task: Task) -> Iterator[Row]:
+def _with_kept(rows: Iterable[JsonObject], task: Task) -> Iterator[Row]:
     """Rows of JSON without the cells that the model does not read."""
     for row in rows:
         absent = next((name for name in task.keep if name not in row), None)

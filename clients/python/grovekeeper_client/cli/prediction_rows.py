@@ -16,12 +16,13 @@ from grovekeeper_client.cli import problems
 from grovekeeper_client.cli.command import WrongUse, json_value, read_bytes
 from grovekeeper_client.cli.written import USUAL, Written, as_option
 from grovekeeper_common import strict_json, suspicions, text_cells
+from grovekeeper_common.json_types import JsonMapping, JsonObject
 from grovekeeper_common.number_text import number_of
 
-Rows: TypeAlias = list[dict[str, Any]]
+Rows: TypeAlias = list[JsonObject]
 
 
-def read_rows(file: Path, schema: Mapping[str, Any], written: Written = USUAL) -> Rows:
+def read_rows(file: Path, schema: JsonMapping, written: Written = USUAL) -> Rows:
     """Rows of a file, by its ending: ``.csv``, ``.jsonl``, or JSON (a list of rows or
     ``{"rows": […]}``).
 
@@ -135,7 +136,7 @@ def no_text(file: Path, content: bytes) -> WrongUse:
     return WrongUse(f"{file} is {_with_way_out(suspected, option)}")
 
 
-def check_separator(text: str, file: Path, schema: Mapping[str, Any]) -> None:
+def check_separator(text: str, file: Path, schema: JsonMapping) -> None:
     """Checks that commas separate the names in the header, as an upload does."""
     columns = [
         *(feature["name"] for feature in schema["features"]),
@@ -165,7 +166,7 @@ def _from_json(text: bytes, file: Path, *, is_lines: bool) -> Rows:
     )
 
 
-def from_json_lines(lines: Iterable[bytes], file: Path) -> Iterator[dict[str, Any]]:
+def from_json_lines(lines: Iterable[bytes], file: Path) -> Iterator[JsonObject]:
     """The rows of JSON Lines; empty lines do not count."""
     for number, line in enumerate(lines, start=1):
         text = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
@@ -196,7 +197,7 @@ def _missing(constant: str) -> None:
         raise ValueError("an infinity")
 
 
-def from_csv(lines: Iterable[str], schema: Mapping[str, Any]) -> Rows:
+def from_csv(lines: Iterable[str], schema: JsonMapping) -> Rows:
     """Rows of CSV text with a header. The label's column is left out; an empty cell is
     missing.
 
@@ -274,19 +275,17 @@ class CellReader:
         aside: columns that no row has.
     """
 
-    def __init__(
-        self, schema: Mapping[str, Any], *, aside: Collection[str] = ()
-    ) -> None:
+    def __init__(self, schema: JsonMapping, *, aside: Collection[str] = ()) -> None:
         self._cells = text_cells.CellReader(schema)
         self._aside = {schema["label"]["name"], *aside}
 
-    def row(self, texts: Mapping[str, str], *, line: int) -> dict[str, Any]:
+    def row(self, texts: Mapping[str, str], *, line: int) -> JsonObject:
         """A row, from its cells by column.
 
         Raises:
             WrongUse: a cell has no value of its column.
         """
-        row: dict[str, Any] = {}
+        row: JsonObject = {}
         for name, text in texts.items():
             if name in self._aside:
                 continue
@@ -299,7 +298,7 @@ class CellReader:
 
 
 def check_columns(
-    names: Collection[str], schema: Mapping[str, Any], *, aside: Collection[str] = ()
+    names: Collection[str], schema: JsonMapping, *, aside: Collection[str] = ()
 ) -> None:
     """Checks that the model reads every column of rows, and that no column is absent
     whose values must not be.

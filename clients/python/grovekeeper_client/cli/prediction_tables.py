@@ -15,6 +15,7 @@ import pyarrow.parquet as pa_parquet
 from grovekeeper_client import rows as row_kinds
 from grovekeeper_client.cli.command import WrongUse
 from grovekeeper_common import suspicions, text_cells
+from grovekeeper_common.json_types import JsonMapping
 from grovekeeper_common.number_text import BLANKS
 
 _QUOTED = re.compile(rb'(?<![^,\n])"(?:[^"]|"")*+"(?=,|\r?\n|\Z)')
@@ -29,7 +30,7 @@ _WRITERS: Mapping[str, Callable[[Any, Any], Any]] = {
 
 
 def of_csv(
-    block: bytes, names: Sequence[str], schema: Mapping[str, Any]
+    block: bytes, names: Sequence[str], schema: JsonMapping
 ) -> tuple[Any, Any] | None:
     """The features in whole lines of CSV, with the types that the service reads, and
     all cells as texts; ``None`` if the reader of Python has to judge them.
@@ -59,7 +60,7 @@ def of_csv(
         return None
 
 
-def _typed(texts: Any, schema: Mapping[str, Any]) -> Any:
+def _typed(texts: Any, schema: JsonMapping) -> Any:
     marks = text_cells.marks_of(schema)
     columns = {}
     for feature in schema["features"]:
@@ -80,7 +81,7 @@ def _typed(texts: Any, schema: Mapping[str, Any]) -> Any:
     return pa.table(columns)
 
 
-def _require_plain_categories(texts: Any, schema: Mapping[str, Any]) -> None:
+def _require_plain_categories(texts: Any, schema: JsonMapping) -> None:
     """Leaves other signs than those of a line to the reader of Python, which refuses
     them unless a category is declared with them.
     """
@@ -135,7 +136,7 @@ def ranges(n_rows: int, largest: int) -> Iterator[tuple[int, int]]:
     return ((start, length) for start in range(0, n_rows, length))
 
 
-def features_of(table: Any, schema: Mapping[str, Any]) -> Any:
+def features_of(table: Any, schema: JsonMapping) -> Any:
     """The features in a table, with types that the service reads; as a list of mappings
     where a number is beyond those of Arrow.
 

@@ -3,12 +3,13 @@ gives exit codes.
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from difflib import get_close_matches
 from enum import IntEnum
-from typing import Any
+
+from grovekeeper_common.json_types import JsonMapping
 
 _SHOWN_VALUES = 20
 _MEANINGS = {
@@ -45,7 +46,7 @@ _MEANINGS = {
 """Sentences for problems that their slugs do not explain: at one field, or at any."""
 
 
-def in_words(error: Mapping[str, Any]) -> str:
+def in_words(error: JsonMapping) -> str:
     """One problem of an ``invalid-request`` answer. Neither the answer nor this line
     repeats a value of the request.
     """

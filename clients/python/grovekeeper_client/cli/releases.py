@@ -4,7 +4,7 @@ accuracy, bins and counts.
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -34,6 +34,7 @@ from grovekeeper_client.cli.output import (
 )
 from grovekeeper_client.cli.statistics import show_each_table, show_errors
 from grovekeeper_client.cli.training import read_parameters
+from grovekeeper_common.json_types import JsonObject
 from grovekeeper_common.number_words import (
     ON_TRAINING_ROWS,
     error_in_words,
@@ -74,7 +75,7 @@ class SpendOptions:
     scope: ScopeOption = None
     purpose: PurposeOption = None
 
-    def to_json(self, client: Client, model_id: str) -> dict[str, Any]:
+    def to_json(self, client: Client, model_id: str) -> JsonObject:
         """The body. ε and δ are sent as they were typed, never converted to a float."""
         dataset = self.dataset
         scope = read_scope(
@@ -238,7 +239,7 @@ def show_evaluation(
 
 
 def _show_quote(
-    output: Output, answer: dict[str, Any], *, what: str, following: str, receipt: bool
+    output: Output, answer: JsonObject, *, what: str, following: str, receipt: bool
 ) -> None:
     output.answer(answer)
     show_quote(output, answer, what=what, receipt=receipt)
@@ -252,14 +253,14 @@ def _show_quote(
         output.hint(f"grovekeeper evaluations {following} --wait")
 
 
-def _show_made(client: Client, output: Output, job: dict[str, Any]) -> None:
+def _show_made(client: Client, output: Output, job: JsonObject) -> None:
     evaluation = client.evaluation(job["evaluation_id"])
     _show_numbers(output, evaluation)
     output.warnings(evaluation)
     output.price_paid(evaluation, receipt=False, show="grovekeeper evaluations show")
 
 
-def _show_numbers(output: Output, evaluation: dict[str, Any]) -> None:
+def _show_numbers(output: Output, evaluation: JsonObject) -> None:
     output.facts(
         {
             "evaluation": evaluation["id"],
@@ -288,7 +289,7 @@ def _show_numbers(output: Output, evaluation: dict[str, Any]) -> None:
         )
 
 
-def _score(item: dict[str, Any]) -> str | None:
+def _score(item: JsonObject) -> str | None:
     """The accuracy of an evaluation, or the mean absolute error of one of numbers, or
     what else it released.
     """
@@ -299,7 +300,7 @@ def _score(item: dict[str, Any]) -> str | None:
     return other_score_in_words(item)
 
 
-def _errors(evaluation: dict[str, Any]) -> dict[str, str | None]:
+def _errors(evaluation: JsonObject) -> dict[str, str | None]:
     """The errors of predicted numbers with their 95 % intervals; of classes, the
     accuracy beside which the model's is read.
     """
@@ -320,7 +321,7 @@ def _errors(evaluation: dict[str, Any]) -> dict[str, str | None]:
     return shown
 
 
-def _auroc(auroc: dict[str, Any] | None) -> str | None:
+def _auroc(auroc: JsonObject | None) -> str | None:
     if auroc is None:
         return None
     if auroc["estimate"] is None:
@@ -328,7 +329,7 @@ def _auroc(auroc: dict[str, Any] | None) -> str | None:
     return f"{auroc['estimate']:.3f} (± {auroc['noise_sd']:.3f})"
 
 
-def _majority(majority: dict[str, Any] | None) -> str:
+def _majority(majority: JsonObject | None) -> str:
     """The accuracy of always answering the largest class, beside which the model's
     accuracy is read.
     """
@@ -342,7 +343,7 @@ def _majority(majority: dict[str, Any] | None) -> str:
     return f"{share_in_words(majority['share'])} ({majority['label']}; noisy, from {source})"
 
 
-def _percent(accuracy: dict[str, Any] | None) -> dict[str, str]:
+def _percent(accuracy: JsonObject | None) -> dict[str, str]:
     """A noisy accuracy with its two intervals, or why it tells nothing; nothing where
     no accuracy was released.
 
@@ -389,7 +390,7 @@ class ProfileOptions:
         """These options as a user types them."""
         return as_typed([self.dataset], vars(self) | {"dataset": None})
 
-    def to_json(self, client: Client) -> dict[str, Any]:
+    def to_json(self, client: Client) -> JsonObject:
         """The body. ε and δ are sent as they were typed, never converted to a float."""
         scope = read_scope(self.scope, partial(client.dataset, self.dataset))
         return given(

@@ -5,7 +5,7 @@ a dataset beside its cap.
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -25,10 +25,11 @@ from grovekeeper_client.cli.jobs import price_of
 from grovekeeper_client.cli.new_secrets import SaveOption, hand_over, secret_file
 from grovekeeper_client.cli.output import Output, amount
 from grovekeeper_client.errors import ApiProblem
+from grovekeeper_common.json_types import JsonMapping, JsonObject
 
 app = Group("Limit what a dataset admits below its cap.")
 
-_NO_RULE: Mapping[str, Any] = {
+_NO_RULE: JsonMapping = {
     "largest_job": None,
     "approval_above": None,
     "quotas": [],
@@ -90,7 +91,7 @@ class RuleOptions:
         ),
     ] = None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """The changed members of the body.
 
         Raises:
@@ -143,7 +144,7 @@ def confirm_rules(
 
 
 def _print(
-    output: Output, rules: dict[str, Any], names: Mapping[str, str] | None = None
+    output: Output, rules: JsonObject, names: Mapping[str, str] | None = None
 ) -> None:
     output.answer(rules)
     output.say(f"rules of {rules['dataset_name']}")
@@ -167,7 +168,7 @@ def _with_name(key: str, names: Mapping[str, str]) -> str:
     return f"{name} ({key})" if name else key
 
 
-def _facts(rules: Mapping[str, Any]) -> dict[str, object]:
+def _facts(rules: JsonMapping) -> dict[str, object]:
     """The rules as names and values; a rule that sets no limit says so."""
     return {
         "largest job": "no limit"
@@ -185,13 +186,13 @@ def _facts(rules: Mapping[str, Any]) -> dict[str, object]:
     }
 
 
-def _body(rules: Mapping[str, Any]) -> dict[str, Any]:
+def _body(rules: JsonMapping) -> JsonObject:
     """The body of ``PUT /datasets/{id}/rules``, from an answer."""
     quotas = [{"keys": quota["keys"], "cap": quota["cap"]} for quota in rules["quotas"]]
     return {name: rules[name] for name in _NO_RULE} | {"quotas": quotas}
 
 
-def _removed(names: list[str] | None) -> dict[str, Any]:
+def _removed(names: list[str] | None) -> JsonObject:
     """The rules that were named as removed, without their limits."""
     removed = {name: name.replace("-", "_") for name in names or ()}
     for name, member in removed.items():
@@ -202,7 +203,7 @@ def _removed(names: list[str] | None) -> dict[str, Any]:
     return {member: _NO_RULE[member] for member in removed.values()}
 
 
-def _quota(text: str) -> dict[str, Any]:
+def _quota(text: str) -> JsonObject:
     keys, separator, cap = text.rpartition("=")
     if not (keys and separator and cap):
         raise WrongUse("a quota is given as KEY=AMOUNT, or as KEY,KEY=AMOUNT")
@@ -313,13 +314,13 @@ def _decide(call: Remote, job_id: str, decision: str, reason: str) -> None:
     )
 
 
-def _prices(job: dict[str, Any]) -> list[str]:
+def _prices(job: JsonObject) -> list[str]:
     return [
         f"{amount(part['price'])} on {part['dataset_name']}" for part in job["parts"]
     ]
 
 
-def _submitter(job: Mapping[str, Any]) -> str:
+def _submitter(job: JsonMapping) -> str:
     """The key that submitted a job, with its name where the reader may know it."""
     name = job["submitted_by_name"]
     key_id = str(job["submitted_by"])
@@ -390,11 +391,11 @@ def list_deliveries(
     newest first.
     """
 
-    def last(client: Client) -> list[dict[str, Any]]:
+    def last(client: Client) -> list[JsonObject]:
         listed = {item["id"]: item for item in client.webhooks(dataset)}
         if webhook not in listed:
             raise WrongUse(f"{dataset} has no webhook {webhook}")
-        deliveries: list[dict[str, Any]] = listed[webhook]["deliveries"]
+        deliveries: list[JsonObject] = listed[webhook]["deliveries"]
         return deliveries
 
     call.show_all(

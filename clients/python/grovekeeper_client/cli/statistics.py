@@ -31,6 +31,7 @@ from grovekeeper_client.cli.command import (
 )
 from grovekeeper_client.cli.jobs import price_of, show_head, show_quote, submit
 from grovekeeper_client.cli.output import Output
+from grovekeeper_common.json_types import JsonObject
 from grovekeeper_common.number_words import error_in_words, estimate_in_words
 from grovekeeper_common.statistic_words import (
     all_bins,
@@ -76,7 +77,7 @@ class StatisticsOptions:
     receipt: ReceiptOption = False
     idempotency_key: AttemptOption = None
 
-    def to_json(self, client: Client, dataset: str) -> dict[str, Any]:
+    def to_json(self, client: Client, dataset: str) -> JsonObject:
         """The body without its tables. Amounts are sent as they were typed."""
         scope = read_scope(self.scope, partial(client.dataset, dataset))
         amounts = given(epsilon=self.epsilon, delta=self.delta, scope=scope)
@@ -109,7 +110,7 @@ class TableOptions:
         ),
     ] = None
 
-    def to_json(self, statistic: str, **fields: Any) -> dict[str, Any]:
+    def to_json(self, statistic: str, **fields: Any) -> JsonObject:
         """The table of a request."""
         return {
             "statistic": statistic,
@@ -280,7 +281,7 @@ def show(
 def _run(
     call: Remote,
     dataset: str,
-    tables: list[dict[str, Any]],
+    tables: list[JsonObject],
     spend: StatisticsOptions,
     waiting: Waiting,
 ) -> None:
@@ -302,14 +303,14 @@ def _run(
         )
 
 
-def _show_quote(output: Output, quote: dict[str, Any], *, receipt: bool) -> None:
+def _show_quote(output: Output, quote: JsonObject, *, receipt: bool) -> None:
     show_quote(output, quote, what="these statistics", receipt=receipt)
     show_errors(output, quote)
     if quote["fits"]:
         output.hint("the same command with --wait in place of --quote")
 
 
-def show_errors(output: Output, quote: dict[str, Any]) -> None:
+def show_errors(output: Output, quote: JsonObject) -> None:
     """Prints the error of each table of a quote."""
     rows = [
         [title(item["table"]), item["n_cells"], _error(item)]
@@ -318,7 +319,7 @@ def show_errors(output: Output, quote: dict[str, Any]) -> None:
     output.table(["table", "cells", "95 % error of each"], rows, empty="no tables")
 
 
-def _error(item: dict[str, Any]) -> str:
+def _error(item: JsonObject) -> str:
     if item["half_width"] is None:
         return error_of_some_rows(item["half_width_at_size"])
     width = f"± {error_in_words(item['half_width'])}"
@@ -331,26 +332,26 @@ def _error(item: dict[str, Any]) -> str:
 
 
 def _show_made(
-    client: Client, output: Output, job: dict[str, Any], *, receipt: bool
+    client: Client, output: Output, job: JsonObject, *, receipt: bool
 ) -> None:
     released = client.statistics(job["statistics_id"])
     _show_tables(output, released)
     output.price_paid(released, receipt=receipt, show="grovekeeper statistics show")
 
 
-def _show_tables(output: Output, released: dict[str, Any]) -> None:
+def _show_tables(output: Output, released: JsonObject) -> None:
     show_head(output, "statistics", released)
     show_each_table(output, released)
 
 
-def show_each_table(output: Output, released: dict[str, Any]) -> None:
+def show_each_table(output: Output, released: JsonObject) -> None:
     """Prints the tables of a release."""
     for table in released["tables"]:
         output.say()
         show_table(output, table)
 
 
-def show_table(output: Output, table: dict[str, Any], *, indent: int = 0) -> None:
+def show_table(output: Output, table: JsonObject, *, indent: int = 0) -> None:
     """Prints a released table, with a bar for each number of rows."""
     margin = " " * indent
     output.say(margin + title(table["table"]))
@@ -387,13 +388,13 @@ def show_table(output: Output, table: dict[str, Any], *, indent: int = 0) -> Non
         output.say(f"{margin}all cells together: {number} ({interval})")
 
 
-def _value_title(table: dict[str, Any]) -> str:
+def _value_title(table: JsonObject) -> str:
     """The head of the column of numbers."""
     statistic = table["table"]["statistic"]
     return str(table["table"]["column"] if statistic == "quantiles" else statistic)
 
 
-def _estimate(row: dict[str, Any]) -> tuple[str, str]:
+def _estimate(row: JsonObject) -> tuple[str, str]:
     """A number and its interval."""
     return estimate_in_words(row["value"], row["low"], row["high"])
 

@@ -3,13 +3,12 @@ quotes and trains forests.
 """
 
 import shlex
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -34,6 +33,7 @@ from grovekeeper_client.cli.command import (
 from grovekeeper_client.cli.jobs import show_quote, submit
 from grovekeeper_client.cli.output import Output
 from grovekeeper_common import strict_json
+from grovekeeper_common.json_types import JsonMapping, JsonObject
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class PlanOptions:
             [self.dataset], vars(self) | {"dataset": None, "algorithm": algorithm}
         )
 
-    def to_json(self, client: Client) -> dict[str, Any]:
+    def to_json(self, client: Client) -> JsonObject:
         """The body of ``POST /plans``. ε and δ are sent as they were typed, never
         converted to a float.
 
@@ -122,7 +122,7 @@ class PlanOptions:
         quote = client.plan(replace(self, epsilon="1").to_json(client))
         return replace(self, epsilon=quote["largest_that_fits"])
 
-    def _unlabelled(self, client: Client) -> dict[str, Any] | None:
+    def _unlabelled(self, client: Client) -> JsonObject | None:
         epsilon = self.unlabelled_epsilon
         delta = self.unlabelled_delta
         scope = self.unlabelled_scope
@@ -198,7 +198,7 @@ def algorithms(
         call.output.say()
 
 
-def _show_about(output: Output, about: Mapping[str, Any]) -> None:
+def _show_about(output: Output, about: JsonMapping) -> None:
     for heading in ("claimed", "wrong", "here"):
         if about[heading] is not None:
             output.say(f"  {heading}: {about[heading]}")
@@ -269,7 +269,7 @@ def train(
         )
 
 
-def _range(parameter: dict[str, Any]) -> str:
+def _range(parameter: JsonObject) -> str:
     values = parameter["type"]
     if "choices" in parameter:
         values = ", ".join(map(str, parameter["choices"]))

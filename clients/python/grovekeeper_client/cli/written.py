@@ -16,6 +16,7 @@ import typer
 
 from grovekeeper_client.cli.command import WrongUse
 from grovekeeper_common import suspicions, text_cells
+from grovekeeper_common.json_types import JsonMapping
 from grovekeeper_common.number_text import BLANKS, is_number, with_point
 from grovekeeper_common.recoding import NOT_TEXT, Recoded
 
@@ -72,7 +73,7 @@ class Written:
         self,
         stream: "BufferedReader[Any] | GzipFile",
         file: Path,
-        schema: Mapping[str, Any],
+        schema: JsonMapping,
     ) -> "Iterator[BufferedReader[Any]]":
         """The rows as CSV of RFC 4180 in UTF-8, with decimal points, in a temporary
         file. Lines keep their numbers.
