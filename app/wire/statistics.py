@@ -14,6 +14,7 @@ from app.wire.base import (
     Reference,
     Request,
 )
+from app.wire.datasets import Category
 from app.wire.jobs import JobName
 from app.wire.spending import AccountPlanOut, PriceOut
 from grovekeeper_common.json_types import JsonObject
@@ -29,8 +30,6 @@ StatisticName: TypeAlias = Literal[
     "quantiles",
     "median",
 ]
-
-Category: TypeAlias = Annotated[str, Field(max_length=forest_limits.MAX_CATEGORY_CHARS)]
 
 Categories: TypeAlias = Annotated[
     list[Category | None],
@@ -69,7 +68,9 @@ Bins: TypeAlias = (
 between the bins.
 """
 
-Columns: TypeAlias = Annotated[list[Reference], Field(max_length=3, fail_fast=True)]
+Columns: TypeAlias = Annotated[
+    list[Reference], Field(max_length=3, fail_fast=True, default_factory=list)
+]
 
 
 class TableIn(Request):
@@ -89,7 +90,7 @@ class TableIn(Request):
 
     statistic: StatisticName
     column: Reference | None = None
-    columns: Annotated[Columns, Field(default_factory=list)]
+    columns: Columns
     quantiles: Annotated[
         list[PositiveAmount],
         Field(
@@ -98,7 +99,7 @@ class TableIn(Request):
             fail_fast=True,
         ),
     ]
-    by: Annotated[Columns, Field(default_factory=list)]
+    by: Columns
     bins: Annotated[
         dict[Reference, Bins],
         Field(default_factory=dict, max_length=limits.MAX_JSON_MEMBERS),

@@ -42,6 +42,7 @@ from grovekeeper_forests.contract.algorithm import (
 from grovekeeper_forests.contract.plan import Family, Plan
 from grovekeeper_forests.data.schema import NUMBER, Label
 from grovekeeper_forests.errors import ParameterInvalid
+from grovekeeper_forests.json_types import JsonMapping, JsonObject
 from grovekeeper_forests.privacy.accountants import pure
 from grovekeeper_forests.trees.leaf_read_out import LeafFamily
 
@@ -70,7 +71,7 @@ class Choice:
     """
 
     slug: str
-    parameters: Mapping[str, object]
+    parameters: JsonMapping
     warnings: tuple[str, ...]
 
 
@@ -211,7 +212,7 @@ def number_algorithms() -> tuple[str, ...]:
     )
 
 
-def algorithms() -> list[dict[str, object]]:
+def algorithms() -> list[JsonObject]:
     """One JSON-able description per algorithm: slug, title, source, claims, read-outs
     and parameters.
     """

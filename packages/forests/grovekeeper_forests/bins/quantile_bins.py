@@ -44,6 +44,7 @@ from grovekeeper_forests.array_types import Float64Array, Int64Array, UInt16Arra
 from grovekeeper_forests.data.encoding import Encoding, as_number, public_edges
 from grovekeeper_forests.data.schema import Feature, Schema
 from grovekeeper_forests.errors import ParameterInvalid
+from grovekeeper_forests.json_types import JsonObject
 from grovekeeper_forests.privacy.accountants import pure
 from grovekeeper_forests.privacy.calibration import Budget, fitted
 from grovekeeper_forests.privacy.events import (
@@ -467,11 +468,11 @@ class ReusedProfile:
     prior: tuple[int, ...]
     grid: Grid = Grid.COARSE
 
-    def to_json(self) -> dict[str, object]:
+    def to_json(self) -> JsonObject:
         """Counts as text, because they may have more than 53 bits; the grid unless it
         is the coarse one, which stored plans do not name.
         """
-        value: dict[str, object] = {
+        value: JsonObject = {
             "id": self.id,
             "cuts": list(map(list, self.cuts)),
             "prior": list(map(str, self.prior)),

@@ -19,6 +19,7 @@ from grovekeeper_forests import amounts
 from grovekeeper_forests.bins.quantile_bins import ReusedProfile
 from grovekeeper_forests.data.schema import Schema
 from grovekeeper_forests.errors import ParameterInvalid, ParameterProblem
+from grovekeeper_forests.json_types import JsonMapping, JsonObject
 from grovekeeper_forests.privacy import accountants
 from grovekeeper_forests.privacy.accountants import pure
 from grovekeeper_forests.privacy.calibration import Budget
@@ -47,6 +48,9 @@ class About:
 
 
 Value: TypeAlias = int | str
+
+Parameters: TypeAlias = Mapping[str, Value]
+"""Every parameter with its settled value."""
 """A settled parameter: integers as they are, choices as their name, exact numbers as
 decimal text.
 """
@@ -114,9 +118,9 @@ class Parameter:
             raise self._invalid("too-large", self._range)
         return settled
 
-    def describe(self) -> dict[str, object]:
+    def describe(self) -> JsonObject:
         """The entry of ``GET /algorithms``."""
-        described: dict[str, object] = {"name": self.name, "type": self.type}
+        described: JsonObject = {"name": self.name, "type": self.type}
         if self.type == "choice":
             described |= {"choices": list(self.choices)}
         elif self.type == "integer":
@@ -162,7 +166,7 @@ def share(
 def without_effect(
     parameters: Sequence[Parameter],
     requested: Iterable[str],
-    settled: Mapping[str, Value],
+    settled: Parameters,
     *,
     is_number: bool,
 ) -> tuple[str, ...]:
@@ -185,7 +189,7 @@ def without_effect(
 
 
 def read_all(
-    parameters: Sequence[Parameter], requested: Mapping[str, object]
+    parameters: Sequence[Parameter], requested: JsonMapping
 ) -> dict[str, Value]:
     """The settled values of every parameter that is requested or has a fixed default.
 
@@ -275,10 +279,6 @@ class PublicFacts:
                 "epsilon", "too-small", accepted=[amounts.MORE]
             )
         return part
-
-
-Parameters: TypeAlias = Mapping[str, Value]
-"""Every parameter with its settled value."""
 
 
 class Described:

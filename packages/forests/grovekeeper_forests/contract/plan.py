@@ -18,11 +18,17 @@ from numpy.typing import NDArray
 from grovekeeper_forests.array_types import Float64Array
 from grovekeeper_forests.bins import quantile_bins
 from grovekeeper_forests.bins.quantile_bins import ReusedProfile
-from grovekeeper_forests.contract.algorithm import Parameter, Value, read_all
+from grovekeeper_forests.contract.algorithm import (
+    Parameter,
+    Parameters,
+    Value,
+    read_all,
+)
 from grovekeeper_forests.data.encoding import Encoding
 from grovekeeper_forests.data.sanitiser import SanitisedColumns
 from grovekeeper_forests.data.schema import Schema
 from grovekeeper_forests.errors import GrovekeeperError
+from grovekeeper_forests.json_types import JsonObject
 from grovekeeper_forests.privacy import events
 from grovekeeper_forests.privacy.accountants import pure
 from grovekeeper_forests.privacy.calibration import Terms
@@ -46,7 +52,7 @@ class UnlabelledPlan:
     event: Event
     terms: Terms
 
-    def to_json(self) -> dict[str, object]:
+    def to_json(self) -> JsonObject:
         """Exact, every field."""
         return {
             "event": self.event.to_json(),
@@ -102,7 +108,7 @@ class Plan:
     """
 
     algorithm: str
-    parameters: Mapping[str, Value]
+    parameters: Parameters
     terms: Terms
     n_trees: int
     event: Event
@@ -173,13 +179,13 @@ class Plan:
             return self.profile.grid
         return quantile_bins.grid_of(self.event)
 
-    def to_json(self) -> dict[str, object]:
+    def to_json(self) -> JsonObject:
         """Exact: budgets as fraction text in lowest terms. The accountant and δ are
         present only with a δ, the adjacency if it is not add/remove, ``max_rows`` if it
         is above 1, the profile if one is reused.
         """
         terms = self.terms
-        account: dict[str, object] = {"epsilon": str(terms.epsilon)}
+        account: JsonObject = {"epsilon": str(terms.epsilon)}
         if terms.delta is not None:
             account |= {"accountant": terms.accountant, "delta": str(terms.delta)}
         if terms.adjacency is not Adjacency.ADD_REMOVE_ONE:

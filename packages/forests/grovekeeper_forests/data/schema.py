@@ -8,13 +8,14 @@ Every artifact contains the schema, so that prediction needs only the artifact.
 import itertools
 import math
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias, cast, get_args
 
 from grovekeeper_forests import limits
 from grovekeeper_forests.data.days import date_of, day_of
 from grovekeeper_forests.errors import ParameterInvalid, ParameterProblem
+from grovekeeper_forests.json_types import JsonMapping, JsonObject
 from grovekeeper_forests.kept import kept_property
 
 FeatureType: TypeAlias = Literal["numeric", "integer", "date", "categorical"]
@@ -79,9 +80,9 @@ class Feature:
         """Code of an empty categorical cell."""
         return len(self.categories) + 1
 
-    def to_json(self) -> dict[str, object]:
+    def to_json(self) -> JsonObject:
         """The declaration in the form that the owner writes."""
-        result: dict[str, object] = {"name": self.name, "type": self.type}
+        result: JsonObject = {"name": self.name, "type": self.type}
         if self.is_categorical:
             result |= {"categories": list(self.categories), "ordered": self.ordered}
         else:
@@ -156,7 +157,7 @@ class Label:
             return Feature(self.name, "numeric", -math.inf, math.inf, missing=True)
         return Feature(self.name, "categorical", categories=self.classes, missing=True)
 
-    def to_json(self) -> dict[str, object]:
+    def to_json(self) -> JsonObject:
         """The label with its classes, also where they follow from the cuts; or with its
         bounds.
         """
@@ -166,7 +167,7 @@ class Label:
             if self.is_whole:
                 kind = INTEGER
             return {"name": self.name, "type": kind, "lower": lower, "upper": upper}
-        result: dict[str, object] = {"name": self.name, "classes": list(self.classes)}
+        result: JsonObject = {"name": self.name, "classes": list(self.classes)}
         # labels without cuts have no such member, and keep their bytes
         if self.cuts:
             result["cuts"] = list(map(plain_number, self.cuts))
@@ -279,8 +280,8 @@ class Schema:
             "from a data dictionary or from the meaning of the column."
         ]
 
-    def to_json(self) -> dict[str, object]:
-        result: dict[str, object] = {
+    def to_json(self) -> JsonObject:
+        result: JsonObject = {
             "features": [feature.to_json() for feature in self.features],
         }
         if self.further_labels:
@@ -293,7 +294,7 @@ class Schema:
         return result
 
     @classmethod
-    def from_json(cls, value: Mapping[str, object]) -> "Schema":
+    def from_json(cls, value: JsonMapping) -> "Schema":
         """Reads and checks a declaration whose field types the wire model already
         checked; see :meth:`unchecked`.
 
@@ -307,7 +308,7 @@ class Schema:
         return schema
 
     @classmethod
-    def unchecked(cls, value: Mapping[str, object]) -> "Schema":
+    def unchecked(cls, value: JsonMapping) -> "Schema":
         """Reads a declaration without checking its rules.
 
         Args:
@@ -317,11 +318,11 @@ class Schema:
         missing_values = tuple(cast(Sequence[str], value.get("missing_values") or ()))
         features = tuple(
             _feature(item, missing_values)
-            for item in cast(Sequence[Mapping[str, object]], value["features"])
+            for item in cast(Sequence[JsonMapping], value["features"])
         )
         stated = value.get("labels") or [value["label"]]
         labels = []
-        for item in cast(Sequence[Mapping[str, object]], stated):
+        for item in cast(Sequence[JsonMapping], stated):
             labels.append(_label(item))
         return cls(features, labels[0], missing_values, tuple(labels[1:]))
 
@@ -372,7 +373,7 @@ def classes_of_cuts(cuts: Sequence[float]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _feature(item: Mapping[str, object], marks: tuple[str, ...]) -> Feature:
+def _feature(item: JsonMapping, marks: tuple[str, ...]) -> Feature:
     lower = item.get("lower")
     upper = item.get("upper")
     first_day = None
@@ -392,7 +393,7 @@ def _feature(item: Mapping[str, object], marks: tuple[str, ...]) -> Feature:
     )
 
 
-def _label(item: Mapping[str, object]) -> Label:
+def _label(item: JsonMapping) -> Label:
     classes = tuple(cast(Sequence[str], item.get("classes") or ()))
     points = cast(Sequence[float], item.get("cuts") or ())
     cuts = tuple(map(float, points))

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from grovekeeper_forests import amounts
+from grovekeeper_forests.json_types import JsonObject
 from grovekeeper_forests.privacy import accountants
 from grovekeeper_forests.privacy.accountants import gdp, pure, zcdp
 from grovekeeper_forests.privacy.accountants.accountant import (
@@ -24,7 +25,6 @@ from grovekeeper_forests.privacy.accountants.accountant import (
 )
 from grovekeeper_forests.privacy.events import (
     Adjacency,
-    Json,
     NoBoundInUnit,
     UnknownPrivacyEvent,
 )
@@ -51,7 +51,7 @@ class DeclaredLoss:
         if self.delta is not None and (self.epsilon is None or not 0 < self.delta < 1):
             raise ValueError("delta needs an epsilon and is between 0 and 1")
 
-    def to_json(self) -> Json:
+    def to_json(self) -> JsonObject:
         fields = {
             name: getattr(self, name) for name in ("epsilon", "rho", "mu", "delta")
         }

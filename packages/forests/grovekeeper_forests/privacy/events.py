@@ -36,6 +36,7 @@ from fractions import Fraction
 from typing import ClassVar, Self, TypeAlias
 
 from grovekeeper_forests import limits
+from grovekeeper_forests.json_types import JsonObject
 
 
 class Adjacency(StrEnum):
@@ -66,8 +67,6 @@ can denote a huge number.
 """
 
 _WORD = re.compile(r"[a-z][a-z0-9 _-]{0,63}", re.ASCII)
-
-Json: TypeAlias = dict[str, object]
 
 
 class EventCostsMore(ValueError):
@@ -112,7 +111,7 @@ class Part:
         if self.times < 1:
             raise ValueError("times must be at least 1")
 
-    def to_json(self) -> Json:
+    def to_json(self) -> JsonObject:
         return {"times": self.times, "event": self.event.to_json()}
 
     @classmethod
@@ -131,7 +130,7 @@ class Sequential:
 
     parts: tuple[Part, ...]
 
-    def to_json(self) -> Json:
+    def to_json(self) -> JsonObject:
         return {
             "type": "sequential/1",
             "parts": [part.to_json() for part in self.parts],
@@ -150,7 +149,7 @@ class Parallel:
     over: str
     parts: tuple[Part, ...]
 
-    def to_json(self) -> Json:
+    def to_json(self) -> JsonObject:
         return {
             "type": "parallel/1",
             "over": self.over,
@@ -165,7 +164,7 @@ class _Leaf:
 
     TYPE: ClassVar[str]
 
-    def to_json(self) -> Json:
+    def to_json(self) -> JsonObject:
         texts = {
             name: value if isinstance(value, int) else str(value)
             for name, value in vars(self).items()

@@ -19,6 +19,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from grovekeeper_forests import amounts
+from grovekeeper_forests.json_types import JsonMapping, JsonObject
 from grovekeeper_forests.privacy.accountants import (
     WITHOUT_DELTA,
     Amount,
@@ -67,7 +68,7 @@ def guarantee(
     adjacency: Adjacency,
     unit_column: str | None = None,
     max_rows: int = 1,
-) -> dict[str, object]:
+) -> JsonObject:
     """The printed guarantee of an account: of all outputs together.
 
     On a ``pure`` account it is valid for the realised sum at any time, and for the cap
@@ -144,7 +145,7 @@ def addition(
     adjacency: Adjacency,
     unit_column: str | None = None,
     max_rows: int = 1,
-) -> dict[str, object]:
+) -> JsonObject:
     """The loss that one output adds to all outputs before it, in the account's unit.
 
     The loss is the charge of the output's job: for every history of outputs the job's
@@ -210,9 +211,7 @@ def odds_by_change(
     }
 
 
-def of_output(
-    added: Mapping[str, object], account: Mapping[str, object]
-) -> dict[str, object]:
+def of_output(added: JsonMapping, account: JsonMapping) -> JsonObject:
     """The guarantee of one output: its addition, as ``adds``, and the guarantee of the
     account that paid for it.
     """
@@ -229,7 +228,7 @@ def guarantee_of_population(
     *,
     adjacency: Adjacency,
     unit_column: str | None,
-) -> dict[str, object]:
+) -> JsonObject:
     """The guarantee of all outputs about the datasets of one population together
     (docs/proofs/accounting.md A8).
 

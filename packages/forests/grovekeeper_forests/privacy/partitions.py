@@ -13,11 +13,12 @@ combinations of cells; it can differ from the maximum over each partition separa
 The modules of the package compute it, with numpy.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, cast
 
 from grovekeeper_forests import limits
+from grovekeeper_forests.json_types import JsonMapping, JsonObject
 from grovekeeper_forests.kept import kept_property
 from grovekeeper_forests.privacy.scope import Cell, Scope
 
@@ -66,7 +67,7 @@ class HashPartition:
             and 0 <= value < self.cells
         )
 
-    def to_json(self) -> dict[str, object]:
+    def to_json(self) -> JsonObject:
         return {"name": self.name, "kind": self.kind, "cells": self.cells}
 
 
@@ -121,7 +122,7 @@ class ColumnPartition:
         """Whether a value of a request is one of the cells."""
         return isinstance(value, str) and value in self.listed_cells
 
-    def to_json(self) -> dict[str, object]:
+    def to_json(self) -> JsonObject:
         return {
             "name": self.name,
             "kind": self.kind,
@@ -156,7 +157,7 @@ class EpochPartition:
         """Whether a value of a request has the form of an upload's id."""
         return isinstance(value, str) and 1 <= len(value) <= limits.MAX_NAME_CHARS
 
-    def to_json(self) -> dict[str, object]:
+    def to_json(self) -> JsonObject:
         return {"name": self.name, "kind": self.kind, "how": self.how}
 
 
@@ -180,11 +181,11 @@ class Partitions:
             raise ValueError("a row comes with one upload: one epoch partition at most")
 
     @classmethod
-    def from_json(cls, value: Sequence[Mapping[str, object]]) -> "Partitions":
+    def from_json(cls, value: Sequence[JsonMapping]) -> "Partitions":
         """Inverse of :meth:`to_json`."""
         return cls(tuple(map(_partition, value)))
 
-    def to_json(self) -> list[dict[str, object]]:
+    def to_json(self) -> list[JsonObject]:
         return [partition.to_json() for partition in self.declared]
 
     @property
@@ -208,7 +209,7 @@ class Partitions:
             )
         return n_cells
 
-    def read_scope(self, value: Mapping[str, object]) -> Scope:
+    def read_scope(self, value: JsonMapping) -> Scope:
         """Reads a request's scope: declared partitions, each with distinct, declared
         cells.
 
@@ -251,7 +252,7 @@ class Partitions:
         return inside, all_cells
 
 
-def _partition(item: Mapping[str, object]) -> Partition:
+def _partition(item: JsonMapping) -> Partition:
     name = str(item["name"])
     match item["kind"]:
         case "hash":

@@ -8,7 +8,6 @@ working memory before any row is read.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 
@@ -16,7 +15,12 @@ import numpy as np
 
 from grovekeeper_forests import amounts, limits
 from grovekeeper_forests.array_types import Int32Array
-from grovekeeper_forests.contract.algorithm import Parameter, PublicFacts, Value
+from grovekeeper_forests.contract.algorithm import (
+    Parameter,
+    Parameters,
+    PublicFacts,
+    Value,
+)
 from grovekeeper_forests.contract.plan import encoding_of
 from grovekeeper_forests.data.encoding import MAX_BINS, Encoding
 from grovekeeper_forests.errors import ParameterInvalid
@@ -78,7 +82,7 @@ SEPARATION = Parameter(
 )
 
 
-def is_sharded(parameters: Mapping[str, Value]) -> bool:
+def is_sharded(parameters: Parameters) -> bool:
     """Whether each row is in one tree only."""
     return parameters["assignment"] == SHARDED
 
@@ -115,7 +119,7 @@ def fill_structure_share(
     )
 
 
-def structure_share(parameters: Mapping[str, Value]) -> Fraction:
+def structure_share(parameters: Parameters) -> Fraction:
     """Share of a tree's loss that its selections get: zero for a tree without
     selections.
     """

@@ -26,7 +26,6 @@ from grovekeeper_forests.contract.algorithm import (
     Parameter,
     Parameters,
     PublicFacts,
-    Value,
     share,
 )
 from grovekeeper_forests.contract.plan import encoding_of
@@ -102,7 +101,7 @@ def selection_event(
     )
 
 
-def loss_per_tree(parameters: Mapping[str, Value], epsilon: Fraction) -> Fraction:
+def loss_per_tree(parameters: Parameters, epsilon: Fraction) -> Fraction:
     """The ε of one tree: all of ε where trees have disjoint rows, an equal share where
     all trees share the rows.
     """

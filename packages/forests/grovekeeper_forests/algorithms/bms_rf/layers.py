@@ -26,7 +26,7 @@ from grovekeeper_forests.array_types import (
     UInt16Array,
 )
 from grovekeeper_forests.bins.quantile_bins import ReusedProfile
-from grovekeeper_forests.contract.algorithm import Value
+from grovekeeper_forests.contract.algorithm import Parameters
 from grovekeeper_forests.contract.plan import Plan
 from grovekeeper_forests.data.encoding import as_number, to_numbers
 from grovekeeper_forests.data.sanitiser import SanitisedColumns
@@ -44,7 +44,7 @@ LAYERS = "layers"
 """Name of the disjoint parts in an event where every row is in one layer."""
 
 
-def sizes(parameters: Mapping[str, Value]) -> tuple[int, ...]:
+def sizes(parameters: Parameters) -> tuple[int, ...]:
     """The number of trees of each layer, as even as possible; the first layers have one
     tree more.
     """
@@ -52,7 +52,7 @@ def sizes(parameters: Mapping[str, Value]) -> tuple[int, ...]:
     return tuple(whole + (layer < rest) for layer in range(int(parameters["n_layers"])))
 
 
-def schemas(schema: Schema, parameters: Mapping[str, Value]) -> tuple[Schema, ...]:
+def schemas(schema: Schema, parameters: Parameters) -> tuple[Schema, ...]:
     """The public schema of each layer's rows: the declared schema, then the schema of
     rows with added votes.
     """
@@ -61,7 +61,7 @@ def schemas(schema: Schema, parameters: Mapping[str, Value]) -> tuple[Schema, ..
 
 
 def profiles(
-    profile: ReusedProfile | None, parameters: Mapping[str, Value]
+    profile: ReusedProfile | None, parameters: Parameters
 ) -> tuple[ReusedProfile | None, ...]:
     """The profile that each layer reuses. Only the first layer reuses one: votes move
     the rows of later layers.
@@ -77,7 +77,7 @@ def joined(events: tuple[Event, ...], *, disjoint: bool) -> Event:
     return Parallel(LAYERS, parts) if disjoint else Sequential(parts)
 
 
-def events(event: Event, parameters: Mapping[str, Value]) -> tuple[Event, ...]:
+def events(event: Event, parameters: Parameters) -> tuple[Event, ...]:
     """The events of the layers: the inverse of :func:`joined`.
 
     Raises:
@@ -101,7 +101,7 @@ def events(event: Event, parameters: Mapping[str, Value]) -> tuple[Event, ...]:
     raise UnknownPrivacyEvent("not the event of a stacked forest of these parameters")
 
 
-def is_disjoint(parameters: Mapping[str, Value]) -> bool:
+def is_disjoint(parameters: Parameters) -> bool:
     """Whether the layers see disjoint rows."""
     return is_sharded({"assignment": parameters["layer_assignment"]})
 
@@ -129,7 +129,7 @@ def plans(plan: Plan) -> tuple[Plan, ...]:
     )
 
 
-def _is_layer(event: Event, n_trees: int, parameters: Mapping[str, Value]) -> bool:
+def _is_layer(event: Event, n_trees: int, parameters: Parameters) -> bool:
     kind = Parallel if is_sharded(parameters) else Sequential
     return isinstance(event, kind) and [part.times for part in event.parts] == [n_trees]
 
@@ -141,7 +141,7 @@ of 1/TICKS.
 """
 
 
-def largest_shift(parameters: Mapping[str, Value]) -> int:
+def largest_shift(parameters: Parameters) -> int:
     """The shift α in ticks: the amount that unanimous votes for a class of weight 1 add
     to a number.
     """

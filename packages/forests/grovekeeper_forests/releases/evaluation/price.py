@@ -10,6 +10,7 @@ from fractions import Fraction
 from grovekeeper_forests import limits
 from grovekeeper_forests.contract.algorithm import PublicFacts
 from grovekeeper_forests.errors import GrovekeeperError, ParameterInvalid
+from grovekeeper_forests.json_types import JsonObject
 from grovekeeper_forests.privacy import events
 from grovekeeper_forests.privacy.events import Event, Sequential
 from grovekeeper_forests.releases.contract import counts_at
@@ -101,9 +102,9 @@ class EvaluationPlan:
     event: Sequential
     scale: ErrorScale | None = None
 
-    def to_json(self) -> dict[str, object]:
+    def to_json(self) -> JsonObject:
         """Exact."""
-        value: dict[str, object] = {
+        value: JsonObject = {
             "releases": list(self.releases),
             "n_models": self.n_models,
             "n_classes": self.n_classes,

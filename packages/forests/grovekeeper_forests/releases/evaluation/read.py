@@ -8,6 +8,7 @@ import numpy as np
 
 from grovekeeper_forests.array_types import Float64Array, Int64Array
 from grovekeeper_forests.bins import noisy_counts
+from grovekeeper_forests.json_types import JsonObject
 from grovekeeper_forests.privacy.events import UnknownPrivacyEvent
 from grovekeeper_forests.releases.evaluation.price import (
     BEST,
@@ -34,7 +35,7 @@ class Evaluation:
     best: int | None
     tables: dict[str, Int64Array]
 
-    def to_json(self) -> dict[str, object]:
+    def to_json(self) -> JsonObject:
         """Counts as text, because they may have more than 53 bits."""
         tables = {
             name: list(map(str, table.tolist())) for name, table in self.tables.items()

@@ -3,7 +3,7 @@
 A plan follows from the request and the public schema alone.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -18,9 +18,9 @@ from grovekeeper_forests.catalogue import (
 )
 from grovekeeper_forests.contract.algorithm import (
     Algorithm,
+    Parameters,
     PublicFacts,
     TwoDatasetAlgorithm,
-    Value,
     read_all,
     without_effect,
 )
@@ -31,6 +31,7 @@ from grovekeeper_forests.errors import (
     GrovekeeperError,
     ParameterInvalid,
 )
+from grovekeeper_forests.json_types import JsonMapping
 from grovekeeper_forests.privacy.accountants import pure
 from grovekeeper_forests.privacy.calibration import Terms, fitted
 from grovekeeper_forests.privacy.events import Event, EventCostsMore
@@ -101,7 +102,7 @@ class PlanRequest:
     """
 
     algorithm: str
-    parameters: Mapping[str, object]
+    parameters: JsonMapping
     terms: Terms
     public_size: int | None = None
     profile: ReusedProfile | None = None
@@ -215,7 +216,7 @@ def _facts_for(
 
 def _unlabelled_plan(
     mechanism: Algorithm,
-    settled: Mapping[str, Value],
+    settled: Parameters,
     facts: PublicFacts,
     terms: Terms | None,
 ) -> UnlabelledPlan | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -27,6 +27,7 @@ from grovekeeper_forests.bins import quantile_bins
 from grovekeeper_forests.contract.plan import Forest, Plan
 from grovekeeper_forests.data.schema import Schema, plain_number
 from grovekeeper_forests.errors import GrovekeeperError
+from grovekeeper_forests.json_types import JsonMapping, JsonObject
 from grovekeeper_forests.kept import kept_property
 from grovekeeper_forests.privacy.events import (
     DiscreteLaplace,
@@ -79,7 +80,7 @@ class Artifact:
     forest: Forest
     schema: Schema
     plan: Plan
-    metadata: Mapping[str, object]
+    metadata: JsonMapping
 
     @kept_property
     def predictor(self) -> Predictor:
@@ -92,7 +93,7 @@ class Artifact:
         return use_of(self.forest, self.schema)
 
 
-def dumps(forest: Forest, metadata: Mapping[str, object]) -> bytes:
+def dumps(forest: Forest, metadata: JsonMapping) -> bytes:
     """Serialises a forest and its metadata to the bytes of an artifact.
 
     Args:
@@ -135,7 +136,7 @@ def loads(data: bytes) -> Artifact:
         arrays = tensors.load(data)
         metadata = _metadata(data)
         plan = forest_price.read_plan(metadata["plan"])
-        schema = Schema.from_json(cast(Mapping[str, object], metadata["schema"]))
+        schema = Schema.from_json(cast(JsonMapping, metadata["schema"]))
         if schema.to_json() != metadata["schema"]:
             raise ArtifactInvalid
         forest = Forest(plan, arrays)
@@ -145,7 +146,7 @@ def loads(data: bytes) -> Artifact:
     return Artifact(forest, schema, plan, metadata)
 
 
-def _metadata(data: bytes) -> dict[str, object]:
+def _metadata(data: bytes) -> JsonObject:
     header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
     metadata = json.loads(header["__metadata__"][_HEADER_ENTRY])
     if not isinstance(metadata, dict) or metadata.get("format") != FORMAT:

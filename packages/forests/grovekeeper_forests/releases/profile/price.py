@@ -4,7 +4,7 @@ quantiles of a label that is a number; a size. No row is read.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -12,13 +12,14 @@ from grovekeeper_forests import amounts
 from grovekeeper_forests.bins import noisy_counts, quantile_bins
 from grovekeeper_forests.contract.algorithm import (
     Parameter,
+    Parameters,
     PublicFacts,
-    Value,
     read_all,
     share,
 )
 from grovekeeper_forests.data.schema import Schema
 from grovekeeper_forests.errors import GrovekeeperError, ParameterInvalid
+from grovekeeper_forests.json_types import JsonMapping, JsonObject
 from grovekeeper_forests.privacy import events
 from grovekeeper_forests.privacy.events import (
     Event,
@@ -77,7 +78,7 @@ class ProfilePlan:
             has the parts of :mod:`.number_label`.
     """
 
-    parameters: Mapping[str, Value]
+    parameters: Parameters
     event: Event
 
     def label_plan(self, schema: Schema) -> StatisticsPlan | None:
@@ -91,7 +92,7 @@ class ProfilePlan:
             return None
         return number_label.read_label_plan(parts_of(self.event).label, schema)
 
-    def to_json(self) -> dict[str, object]:
+    def to_json(self) -> JsonObject:
         """Exact."""
         return {"parameters": dict(self.parameters), "event": self.event.to_json()}
 
@@ -113,7 +114,7 @@ class ProfilePlan:
         raise ProfileInvalid
 
 
-def plan(requested: Mapping[str, object], facts: PublicFacts) -> ProfilePlan:
+def plan(requested: JsonMapping, facts: PublicFacts) -> ProfilePlan:
     """Settles the parameters and prices the release. Reads no row and draws nothing.
 
     Raises:

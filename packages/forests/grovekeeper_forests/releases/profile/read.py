@@ -13,6 +13,7 @@ from grovekeeper_forests.bins.noisy_counts import SCALE_BITS
 from grovekeeper_forests.bins.quantile_bins import Grid, ReusedProfile
 from grovekeeper_forests.data.days import date_of
 from grovekeeper_forests.data.schema import Schema
+from grovekeeper_forests.json_types import JsonObject
 from grovekeeper_forests.releases.profile.price import (
     ProfileInvalid,
     ProfilePlan,
@@ -44,9 +45,9 @@ class Profile:
     size: int | None
     numbers: Statistics | None = None
 
-    def to_json(self) -> dict[str, object]:
+    def to_json(self) -> JsonObject:
         """Counts as text, because they may have more than 53 bits."""
-        value: dict[str, object] = {
+        value: JsonObject = {
             "plan": self.plan.to_json(),
             "cuts": self._cuts_by_feature(),
             "class_counts": list(map(str, self.class_counts.tolist())),

@@ -26,6 +26,7 @@ from grovekeeper_forests.errors import (
     ParameterInvalid,
     ParameterProblem,
 )
+from grovekeeper_forests.json_types import JsonObject
 from grovekeeper_forests.privacy import events
 from grovekeeper_forests.privacy.events import (
     Adjacency,
@@ -168,7 +169,7 @@ class StatisticsPlan:
         names = {name for table in self.tables for name in table.columns}
         return tuple(sorted(names))
 
-    def to_json(self) -> dict[str, object]:
+    def to_json(self) -> JsonObject:
         """Exact."""
         return {
             "tables": [table.to_json() for table in self.tables],

@@ -18,6 +18,7 @@ from grovekeeper_forests.bins import noisy_counts
 from grovekeeper_forests.bins.noisy_counts import in_rows, per_row
 from grovekeeper_forests.data.schema import Schema
 from grovekeeper_forests.errors import ParameterInvalid
+from grovekeeper_forests.json_types import JsonObject
 from grovekeeper_forests.privacy.events import DiscreteLaplace, Event
 from grovekeeper_forests.releases.statistics.price import (
     Measure,
@@ -52,7 +53,7 @@ class Statistics:
     plan: StatisticsPlan
     measured: Sequence[Sequence[Int64Array]]
 
-    def to_json(self) -> dict[str, object]:
+    def to_json(self) -> JsonObject:
         """Numbers as text, because they may have more than 53 bits."""
         tables = [
             [list(map(str, measure.tolist())) for measure in table]
