@@ -169,7 +169,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--plots",
         action="store_true",
-        help="draws figures 5 and 6 of Bai et al. (needs ``bench``)",
+        help="draws the figures (needs ``bench``)",
     )
     options = parser.parse_args(arguments)
     options.results.mkdir(parents=True, exist_ok=True)
@@ -183,13 +183,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     entrances.write(options.results)
     if options.plots:
         # imported here, because Matplotlib is in the optional extra ``bench``
-        from research.papers import mrf_plots
+        from research.papers import curve_plots, mrf_plots
 
         plots, path = options.results / "plots", options.results / RUNS
         mrf_plots.draw_budgets(plots / "figure-5.svg", values_of("mrf-figure-5", path))
         mrf_plots.draw_strengths(
             plots / "figure-6.svg", values_of("mrf-figure-6", path)
         )
+        curve_plots.draw(options.results)
     return 0
 
 

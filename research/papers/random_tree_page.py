@@ -536,8 +536,8 @@ all rows of the dataset.
 The noise of these runs is a floating-point number, and bounds of columns are the smallest and the largest value that is
 present: neither is private. The service runs neither. Each attribute of more than one value is a column, and in adult
 each value of a category. The paper takes the smallest and the largest possible value as public and does not say which
-they are; with those that our schemas declare, errors without privacy are farther from the printed ones ([table
-1](#table-1)).
+they are; with those that our schemas declare, errors without privacy are farther from the printed ones
+([table 1](#table-1)).
 
 ![Figure 1](plots/bojarski-figure-1.svg)
 

@@ -32,12 +32,16 @@ _FIGURE_2 = """\
 
 [Mean accuracy and CPU seconds](song-figure-2.csv) of `bms-rf-plain` with one layer of {n_trees} trees; the paper does
 not print theirs. Its sentences are translated.
+
+![Accuracy and time by p2](plots/song-figure-2.svg)
 """
 _FIGURE_4 = """
 ## Figure 4: number of trees, without privacy
 
 [Accuracy](song-figure-4.csv) of `bms-rf-plain` with three layers, and p1 and p2 of table 5, beside `mrf-plain` with as
 many trees. Our text does not name the eight datasets of the figure; these are eight of table 3.
+
+![Accuracy by number of trees](plots/song-figure-4.svg)
 """
 _FIGURE_5 = """
 ## Figure 5: number of trees and budget
@@ -48,6 +52,8 @@ next layer sees exact class shares, so that the loss is infinite ([proof](../../
 the printed labels of BMS-RF can reach in the mean on any rows. Ties of votes are drawn, as in Bai et al. One draw
 labels all rows of a leaf, so that a mean of ten folds can be above "at most" by chance. Datasets are those that the
 text names.
+
+![Accuracy by number of trees](plots/song-figure-5.svg)
 """
 _TIMES = """
 ## Times of table 3
