@@ -312,7 +312,11 @@ def _table_1_rows(grid: Grid) -> str:
                 *cells,
             )
         )
-    of_thetas = (text for theta in THETAS for text in (theta, "difference", "interval"))
+    of_thetas = (
+        text
+        for theta in THETAS
+        for text in (theta, f"difference, {theta}", f"interval, {theta}")
+    )
     return findings.csv_text((*columns, *of_thetas), rows)
 
 

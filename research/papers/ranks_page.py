@@ -431,7 +431,16 @@ def _consistent(accuracies: Accuracies) -> str:
                 findings.range_of({n_folds for _, n_folds in marks.values()}),
             )
         )
-    head = ("rival", "printed", "p", "ours", "p", "ours better", "worse", "folds")
+    head = (
+        "rival",
+        "printed",
+        "printed p",
+        "ours",
+        "our p",
+        "better",
+        "worse",
+        "folds",
+    )
     return findings.csv_text(head, rows)
 
 

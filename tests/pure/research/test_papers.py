@@ -2,6 +2,7 @@
 bounds of printed rules.
 """
 
+import csv
 import re
 from collections import defaultdict
 from collections.abc import Mapping
@@ -184,6 +185,27 @@ def test_every_difference_stands_under_its_reason_or_as_not_explained(
             assert bool(named.search(unexplained)) == is_open, cell
             assert bool(named.search(sections)) != is_open, cell
     assert n_open > 3
+
+
+def test_declared_bounds_are_a_reason_where_runs_with_present_ones_are_near() -> None:
+    """What ``differences.csv`` says of random trees without privacy."""
+    runs = papers.accuracies(load(papers.RESULTS / "runs.csv", papers.PaperRun))
+    text = (papers.RESULTS / "bojarski-table-1.csv").read_text(encoding="utf-8")
+    of_present = {
+        (row["dataset"], row["method"]): row
+        for row in csv.DictReader(text.splitlines())
+    }
+    explained = [
+        of_present[cell.dataset, cell.method]
+        for cell in printed_tables.rows("dprf-1")
+        if printed_pages.has_runs(cell, runs)
+        and abs(printed_pages.gap_of(cell, runs)) > 2
+        and printed_pages.reason_of(cell, runs).startswith("Thresholds between")
+    ]
+    assert len(explained) > 3
+    for row in explained:
+        is_inside = row["interval, the paper's θ"] == "inside"
+        assert is_inside or float(row["difference, the paper's θ"]) < 0
 
 
 def test_pages_say_which_label_and_which_draw_a_table_has() -> None:
