@@ -87,6 +87,9 @@ PROBLEMS: dict[type[GrovekeeperError], ProblemType] = {
     errors.NotWaiting: ProblemType(
         409, "not-waiting", "The job does not wait for a decision"
     ),
+    errors.SubmitterRevoked: ProblemType(
+        409, "submitter-revoked", "The submitter may not train any more"
+    ),
     errors.NoRowsYet: ProblemType(409, "no-rows-yet", "No rows were uploaded yet"),
     errors.DeclarationFixed: ProblemType(
         409, "declaration-fixed", "The declaration cannot change any more"
@@ -228,6 +231,7 @@ _BOUNDS = {
 
 _MEMBERS: Mapping[type[GrovekeeperError], Sequence[str]] = {
     errors.RoleMissing: ("needed",),
+    errors.SubmitterRevoked: ("reason",),
     errors.BudgetExceeded: (
         "dataset", "dataset_name", "accountant", "unit", "cap", "charged", "reserved", "remaining", "requested",
         "tightest_cell", "largest_that_fits", "population", "exact",

@@ -619,6 +619,23 @@ class SameSubmitter(GrovekeeperError):
 
     who: str = "an owner other than the submitter decides about this job"
 
+@dataclass(eq=False)
+class SubmitterRevoked(GrovekeeperError):
+    """The key or a grant of a job's submitter was revoked, or the key expired, before
+    the job was charged.
+
+    Attributes:
+        reason: ``revoked`` or ``key-expired``, with which the job ends.
+    """
+
+    reason: str
+
+    sentence = (
+        "the key that submitted the job was revoked, lost its role or came to its end; "
+        "the job has ended, and its reservation is void"
+    )
+
+
     sentence = "{who}"
 
 

@@ -16,13 +16,15 @@ from dataclasses import dataclass, replace
 from sqlalchemy.orm import Session
 
 from app.access import grants, keys, tokens
-from app.access.grants import Principal, Role
+from app.access.grants import TRAIN, Principal, Role
 from app.access.keys import wait_for_revocation
 from app.access.tokens import SigningKeys, Token, TokenRules
 from app.core import stamps
-from app.core.errors import RoleMissing, Unauthenticated
+from app.core.errors import NotFound, RoleMissing, SubmitterRevoked, Unauthenticated
 from app.core.settings import Settings
 from app.datasets import catalog
+from app.jobs.states import EndReason
+from app.jobs.tables import JobRow
 from app.ledger import control
 from app.ledger.tables import EntryKind
 from app.services.installation import Installation
@@ -230,6 +232,28 @@ def authorized_dataset(
     dataset = catalog.find(session, reference)
     grants.require(session, principal, dataset.id, roles, kind="dataset")
     return dataset
+
+
+def require_submitter(
+    installation: Installation, session: Session, row: JobRow
+) -> None:
+    """Checks that the submitter of a job may still train on every dataset of the job.
+
+    Raises:
+        SubmitterRevoked: its key or a grant was revoked, or the key expired.
+    """
+    now = installation.database.now
+    try:
+        submitter = grants.read(session, row.submitted_by, now=now)
+        for dataset_id in {row.dataset_id, *(part.dataset for part in row.parts)}:
+            grants.require(session, submitter, dataset_id, TRAIN, kind="dataset")
+    except Unauthenticated:
+        expired = grants.has_expired(session, row.submitted_by, now=now)
+        raise SubmitterRevoked(
+            EndReason.KEY_EXPIRED if expired else EndReason.REVOKED
+        ) from None
+    except (NotFound, RoleMissing):
+        raise SubmitterRevoked(EndReason.REVOKED) from None
 
 
 def require_role(

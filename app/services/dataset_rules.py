@@ -7,6 +7,7 @@ Amounts of rules are converted between whole steps and exact decimals here.
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from fractions import Fraction
+from functools import partial
 
 from sqlalchemy.orm import Session
 
@@ -21,6 +22,7 @@ from app.core.errors import (
     NotWaiting,
     RoleMissing,
     SameSubmitter,
+    SubmitterRevoked,
     Unauthenticated,
 )
 from app.core.preconditions import NOTHING, Condition, etag_of, require_unchanged
@@ -29,10 +31,14 @@ from app.datasets.catalog import Dataset
 from app.jobs import queue
 from app.jobs.states import EndReason, JobState
 from app.jobs.tables import JobRow
-from app.ledger import control, reservations, rules, tables
+from app.ledger import control, rules, tables
 from app.ledger.rules import Quota, Rules, loosens, put
 from app.ledger.tables import EntryKind, RulesRow
-from app.services.authorization import authorized_dataset, write_as
+from app.services.authorization import (
+    authorized_dataset,
+    require_submitter,
+    write_as,
+)
 from app.services.installation import Installation
 from app.services.jobs import notices
 from app.services.pagination import PageRequest, page_of
@@ -365,13 +371,15 @@ def decide(
     decision is open.
 
     A job whose last open decision is an approval is queued. A rejection ends the job
-    and voids its reservations.
+    and voids its reservations; so does an approval if the submitter may not train any
+    more, and it is refused.
 
     Raises:
         NotFound: no such job, or it waits for nobody whom this key may see.
         RoleMissing: the key owns no dataset for which the job waits.
         SameSubmitter: the key submitted the job.
         NotWaiting: the job does not wait for a decision of this key.
+        SubmitterRevoked: the submitter may not train any more; the job has ended.
     """
     with write_as(installation, principal) as (session, principal):
         row = queue.locked(session, job_id)
@@ -389,21 +397,31 @@ def decide(
         ]
         if row.state != JobState.WAITING or at > _expires_at(row) or not undecided:
             raise NotWaiting
-        queue.record_decisions(undecided, body.decision, by=principal.key_id, at=at)
         dataset_ids = [approval.dataset_id for approval in undecided]
-        if body.decision == "reject":
-            reservations.void_jobs(session, [row.id], actor=principal.key_id)
-            notices.end_job(
-                session, row, state=JobState.CANCELLED, reason=EndReason.REJECTED, at=at
-            )
+        end = partial(
+            notices.cancel_locked, session, [row], actor=principal.key_id, at=at
+        )
+        try:
+            if body.decision == "approve":
+                require_submitter(installation, session, row)
+        except SubmitterRevoked as revoked:
+            # raised after the commit, with which the job has ended
+            refusal = revoked
+            end(state=JobState.FAILED, reason=EndReason(revoked.reason))
         else:
-            _cover(session, row, dataset_ids)
-            if all(approval.decision == "approve" for approval in approvals):
-                queue.admit(row, at=at)
-                notices.job_changed(session, row, notices.JOB_QUEUED, at=at)
-        facts = {"job": row.id, "datasets": dataset_ids, "reason": body.reason}
-        control.record(session, _ACTS[body.decision], actor=principal.key_id, **facts)
-        return _approval_out(session, principal, row, dataset_ids)
+            queue.record_decisions(undecided, body.decision, by=principal.key_id, at=at)
+            if body.decision == "reject":
+                end(reason=EndReason.REJECTED)
+            else:
+                _cover(session, row, dataset_ids)
+                if all(approval.decision == "approve" for approval in approvals):
+                    queue.admit(row, at=at)
+                    notices.job_changed(session, row, notices.JOB_QUEUED, at=at)
+            facts = {"job": row.id, "datasets": dataset_ids, "reason": body.reason}
+            act = _ACTS[body.decision]
+            control.record(session, act, actor=principal.key_id, **facts)
+            return _approval_out(session, principal, row, dataset_ids)
+    raise refusal
 
 
 def _cover(session: Session, row: JobRow, dataset_ids: Sequence[str]) -> None:

@@ -43,7 +43,7 @@ PUBLISHED = {
     409: {
         "budget-exceeded", "no-rows-yet", "name-taken", "dataset-deleted", "job-finished", "idempotency-in-flight",
         "accountant-mismatch", "adjacency-mismatch", "population-mismatch", "quota-exceeded", "frozen",
-        "needs-approval", "not-waiting", "model-has-alias", "account-differs",
+        "needs-approval", "not-waiting", "submitter-revoked", "model-has-alias", "account-differs",
         "last-owner", "upload-repeated", "erasure-due", "too-many-cells", "declaration-fixed",
     },
     412: {"changed-meanwhile"},

@@ -2,6 +2,7 @@
 end leaves in the ledger.
 """
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
@@ -11,6 +12,7 @@ from unittest.mock import patch
 
 import pytest
 
+from app.access.tables import KeyRow
 from app.core import limits, stamps
 from app.core.errors import (
     BudgetExceeded,
@@ -19,6 +21,7 @@ from app.core.errors import (
     NotWaiting,
     RoleMissing,
     SameSubmitter,
+    SubmitterRevoked,
     TooManyRequests,
 )
 from app.jobs import queue
@@ -26,7 +29,7 @@ from app.services.dataset_rules import list_approvals
 from app.services.datasets.erase import delete_dataset
 from app.services.execution import run_job
 from app.services.jobs.show_jobs import cancel_job, show_job
-from app.services.keys import put_grant
+from app.services.keys import put_grant, remove_grant, revoke_key
 from app.services.ledger import audit
 from app.services.pagination import PageRequest
 from app.wire.training import PlanIn
@@ -370,14 +373,64 @@ def test_the_list_of_approvals_has_pages_in_order_of_submission(guarded: Scene) 
     assert list_approvals(guarded.installation, STRANGER, PageRequest()).approvals == []
 
 
+def _expire(scene: Scene) -> None:
+    with scene.installation.database.write() as session:
+        row = session.get_one(KeyRow, SECOND.key_id)
+        row.expires_at = stamps.now() - A_MICROSECOND
+
+
+LOSSES: dict[str, tuple[Callable[[Scene], object], str]] = {
+    "another role": (lambda scene: grant(scene, "predictor"), "revoked"),
+    "no grant": (
+        lambda scene: remove_grant(
+            scene.installation, OWNER, scene.dataset_id, SECOND.key_id
+        ),
+        "revoked",
+    ),
+    "no key": (
+        lambda scene: revoke_key(scene.installation, ADMIN, SECOND.key_id),
+        "revoked",
+    ),
+    "the end of the key": (_expire, "key-expired"),
+}
+"""How a submitter loses the right to train, and the reason of its jobs' end."""
+
+
 @on_one_database
-def test_a_submitter_that_lost_its_grant_gets_no_charge_from_an_approval(
+@pytest.mark.parametrize("loss", LOSSES)
+def test_an_approval_ends_the_job_of_a_submitter_that_may_not_train(
+    guarded: Scene, loss: str
+) -> None:
+    lose, reason = LOSSES[loss]
+    job_id, _ = _submitted(guarded, "a", "0.6")
+    lose(guarded)
+    with pytest.raises(SubmitterRevoked) as refused:
+        decided(guarded, job_id, "approve", by=OWNER)
+    assert refused.value.reason == reason
+    assert guarded.end(job_id) == ("failed", reason, ["reserve", "void"])
+    assert guarded.verified().tightest.load == 0
+    assert list_approvals(guarded.installation, OWNER, PageRequest()).approvals == []
+    acts = audit.list_acts(guarded.installation, ADMIN, PageRequest(limit=500)).acts
+    assert "job-approved" not in [act.kind for act in acts]
+
+
+@on_one_database
+def test_a_job_of_a_submitter_that_may_not_train_can_be_rejected(
     guarded: Scene,
 ) -> None:
     job_id, _ = _submitted(guarded, "a", "0.6")
+    revoke_key(guarded.installation, ADMIN, SECOND.key_id)
+    assert decided(guarded, job_id, "reject", by=OWNER).state == "cancelled"
+
+
+@on_one_database
+def test_a_submitter_that_loses_its_grant_after_the_approval_gets_no_charge(
+    guarded: Scene,
+) -> None:
+    job_id, _ = _submitted(guarded, "a", "0.6")
+    decided(guarded, job_id, "approve", by=OWNER)
     put_grant(
         guarded.installation, OWNER, guarded.dataset_id, SECOND.key_id, role="predictor"
     )
-    decided(guarded, job_id, "approve", by=OWNER)
     run_here(guarded.installation, claimed(guarded.installation), must_not_run)
     assert guarded.end(job_id) == ("failed", "revoked", ["reserve", "void"])

@@ -140,6 +140,7 @@ def test_the_cases_meet_every_type_that_a_single_bad_request_can_get() -> None:
         "idempotency-key-missing", "idempotency-key-reused", "idempotency-in-flight", "unauthenticated", "role-missing",
         "dataset-deleted", "job-finished", "population-mismatch", "too-many-requests", "unavailable", "body-too-slow",
         "balance-mismatch", "quota-exceeded", "needs-approval", "frozen", "not-waiting", "same-submitter",
+        "submitter-revoked",
         "model-has-alias", "account-differs",
         "last-owner", "upload-repeated", "no-rows-of-unit", "changed-meanwhile", "erasure-due",
         "too-many-cells", "declaration-fixed", "not-writable",

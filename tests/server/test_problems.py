@@ -72,6 +72,7 @@ EXAMPLES: list[GrovekeeperError] = [
     errors.TooManyCells("ds_x", "census", 9),
     errors.NotWaiting(),
     errors.SameSubmitter(),
+    errors.SubmitterRevoked("revoked"),
     errors.BalanceMismatch("ds_x", "totals"),
     errors.NoRowsYet(),
     errors.LastOwner(),
@@ -121,6 +122,7 @@ _RULES_REFUSE = {
 }  # fmt: skip
 MEMBERS: dict[type[GrovekeeperError], dict[str, Any]] = {
     errors.RoleMissing: {"needed": ["analyst"]},
+    errors.SubmitterRevoked: {"reason": "revoked"},
     errors.NoRowsOfUnit: {"similar_units": 2},
     errors.InvalidRequest: {
         "errors": [

@@ -10,6 +10,7 @@ from app.core.errors import (
     NotWaiting,
     RoleMissing,
     SameSubmitter,
+    SubmitterRevoked,
 )
 from app.services import dataset_rules
 from app.wire.approvals import ApprovalList, ApprovalOut, DecisionIn
@@ -30,11 +31,17 @@ def list_approvals(by: By, page: Page) -> ApprovalList:
 @approval_routes.post(
     "/{job_id}",
     responses=documented(
-        NotFound, RoleMissing, SameSubmitter, NotWaiting, BalanceMismatch, *JSON_BODY
+        NotFound,
+        RoleMissing,
+        SameSubmitter,
+        NotWaiting,
+        SubmitterRevoked,
+        BalanceMismatch,
+        *JSON_BODY,
     ),
 )
 def decide_job(by: By, job_id: str, body: DecisionIn) -> ApprovalOut:
     """Approve or reject a waiting job: an owner other than its submitter decides. A
-    rejection voids the reservation.
+    rejection voids the reservation, as does the approval of a job whose submitter may not train any more.
     """
     return dataset_rules.decide(*by, job_id, body)

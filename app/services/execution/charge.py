@@ -3,21 +3,17 @@ of its task.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
 from sqlalchemy.orm import Session
 
 from app.access import grants
-from app.access.grants import TRAIN
 from app.core.dask_cluster import DaskCluster
 from app.core.errors import (
     Frozen,
     LeaseLost,
-    NotFound,
-    RoleMissing,
-    Unauthenticated,
     Unavailable,
 )
 from app.datasets import catalog, row_files
@@ -25,11 +21,11 @@ from app.datasets.catalog import Dataset, DatasetRow
 from app.db.locks import lock_rows
 from app.jobs import queue
 from app.jobs.queue import Claim
-from app.jobs.states import EndReason
 from app.jobs.tables import JobPart, JobRow
 from app.ledger import kept_states, reservations, rules, statements, tables
 from app.ledger.tables import ReservationRow
 from app.registry import releases
+from app.services.authorization import require_submitter
 from app.services.installation import Installation
 from app.services.jobs import notices
 from app.services.jobs.task import JobTask, PartRows
@@ -53,20 +49,6 @@ class TaskNotPaid(GrovekeeperError):
     sentence = "the reservations of a job do not pay for its task"
 
 
-@dataclass(eq=False)
-class SubmitterRevoked(GrovekeeperError):
-    """The submitter's key or grant was revoked, or the key expired, before the job was
-    charged.
-
-    Attributes:
-        reason: ``REVOKED`` or ``KEY_EXPIRED``, with which the job ends.
-    """
-
-    reason: EndReason = EndReason.REVOKED
-
-    sentence = "the submitter of a job may not train any more"
-
-
 def charge_claimed(installation: Installation, claim: Claim) -> JobTask:
     """Transaction 1: the reservation becomes a charge. When this returns, the charge is
     committed.
@@ -82,7 +64,8 @@ def charge_claimed(installation: Installation, claim: Claim) -> JobTask:
         # Keys, datasets, job, accounts: the order of locks of every transaction. The row
         # is read without its lock first, because it names the keys and datasets.
         row = queue.job(session, claim.job_id)
-        _hold_submitter(installation, session, row)
+        grants.lock(session, row.submitted_by)
+        require_submitter(installation, session, row)
         # no deletion until the commit
         lock_rows(session, (DatasetRow.id, {part.dataset for part in row.parts}))
         row = queue.leased(session, claim)
@@ -116,28 +99,6 @@ def charged_task(installation: Installation, claim: Claim) -> JobTask | None:
         if row.charged_at is None:
             return None
         return _task(installation, session, row)
-
-
-def _hold_submitter(installation: Installation, session: Session, row: JobRow) -> None:
-    """Locks the submitter's key, before the job is locked, and checks its roles on
-    every dataset of the job.
-    """
-    try:
-        grants.lock(session, row.submitted_by)
-        submitter = grants.read(
-            session, row.submitted_by, now=installation.database.now
-        )
-        for dataset_id in {row.dataset_id, *(part.dataset for part in row.parts)}:
-            grants.require(session, submitter, dataset_id, TRAIN, kind="dataset")
-    except Unauthenticated:
-        expired = grants.has_expired(
-            session, row.submitted_by, now=installation.database.now
-        )
-        raise SubmitterRevoked(
-            EndReason.KEY_EXPIRED if expired else EndReason.REVOKED
-        ) from None
-    except (NotFound, RoleMissing):
-        raise SubmitterRevoked from None
 
 
 def _planned_before(installation: Installation, claim: Claim) -> StoredPlan | None:

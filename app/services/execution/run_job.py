@@ -31,6 +31,7 @@ from app.core.errors import (
     Frozen,
     InstallationError,
     LeaseLost,
+    SubmitterRevoked,
     Unavailable,
 )
 from app.core.files import Directory, StoreUnreachable
@@ -47,7 +48,6 @@ from app.registry.store import ArtifactLost
 from app.services.execution import finished
 from app.services.execution.charge import (
     WORKER,
-    SubmitterRevoked,
     TaskNotPaid,
     charge_claimed,
     charged_task,
@@ -236,7 +236,7 @@ def _charged(
         _log.error("a job's task is not what its reservations pay for")
         _give_back(installation, claim, reason=EndReason.FAILED)
     except SubmitterRevoked as refusal:
-        _give_back(installation, claim, reason=refusal.reason)
+        _give_back(installation, claim, reason=EndReason(refusal.reason))
     except DatasetDeleted:
         _give_back(
             installation,

@@ -73,9 +73,10 @@ def cancel_locked(
     *,
     actor: str,
     at: datetime,
+    state: JobState = JobState.CANCELLED,
     reason: EndReason = EndReason.CANCELLED,
 ) -> None:
-    """Cancels jobs that the caller has locked. Their workers lose the lease and kill
+    """Ends jobs that the caller has locked. Their workers lose the lease and kill
     the child.
     """
     unfinished = [row for row in rows if row.state in UNFINISHED]
@@ -83,7 +84,7 @@ def cancel_locked(
         session, [row.id for row in unfinished if row.charged_at is None], actor=actor
     )
     for row in unfinished:
-        end_job(session, row, state=JobState.CANCELLED, reason=reason, at=at)
+        end_job(session, row, state=state, reason=reason, at=at)
 
 
 def job_changed(session: Session, row: JobRow, event: str, *, at: datetime) -> None:
