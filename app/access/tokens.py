@@ -351,10 +351,12 @@ def has_form(text: str) -> bool:
 
 
 def _refused(reason: str) -> Unauthenticated:
-    """Writes to the log why a token is refused, and makes the error, which does not say
-    it.
+    """Writes to the log why a token is refused, and makes the error, which says it of a
+    token that is too long alone.
     """
     _log.info("a token was refused", extra={"problem": REFUSALS[reason]})
+    if reason == "too-long":  # which the caller can see
+        return Unauthenticated(f"the token is refused: {REFUSALS[reason]}")
     return Unauthenticated()
 
 

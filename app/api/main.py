@@ -343,9 +343,12 @@ _HEADERS: dict[str, JsonObject] = {
         "schema": {"type": "integer", "minimum": 1},
     },
     "WWW-Authenticate": {
-        "description": "How a key is sent.",
+        "description": "How a key is sent; with an error (RFC 6750) if one was sent.",
         "required": True,
-        "schema": {"type": "string", "const": "Bearer"},
+        "schema": {
+            "type": "string",
+            "enum": ["Bearer", 'Bearer error="invalid_token"'],
+        },
     },
     "Location": {
         "description": "The path of what was made.",

@@ -269,7 +269,9 @@ def response_to(error: GrovekeeperError, path: str = "") -> Response:
     body, _ = problem_of(error)
     headers: dict[str, str] = {}
     if isinstance(error, errors.Unauthenticated):
-        headers["WWW-Authenticate"] = "Bearer"
+        # RFC 6750, section 3: an error only where a credential was sent
+        error_code = ' error="invalid_token"' if error.was_sent else ""
+        headers["WWW-Authenticate"] = f"Bearer{error_code}"
     if isinstance(error, errors.TooManyRequests | errors.Unavailable):
         headers["Retry-After"] = str(error.retry_after_s)
     if isinstance(error, errors.BodyTooSlow):

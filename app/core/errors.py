@@ -29,10 +29,16 @@ class IdempotencyKeyMissing(GrovekeeperError):
     sentence = "this request spends budget and needs an Idempotency-Key header"
 
 
+@dataclass(eq=False)
 class Unauthenticated(GrovekeeperError):
-    """The key is missing, malformed, unknown or revoked; the error does not say which."""
+    """The key is missing, malformed, unknown or revoked; the error says only what its
+    caller can see: that none was sent, or that a token is too long.
+    """
 
-    sentence = "a valid key is needed: Authorization: Bearer <key>"
+    why: str = "a valid key is needed: Authorization: Bearer <key>"
+    was_sent: bool = True
+
+    sentence = "{why}"
 
 
 @dataclass(eq=False)
@@ -614,12 +620,6 @@ class NotWaiting(GrovekeeperError):
 
 
 @dataclass(eq=False)
-class SameSubmitter(GrovekeeperError):
-    """Another person than the caller decides."""
-
-    who: str = "an owner other than the submitter decides about this job"
-
-@dataclass(eq=False)
 class SubmitterRevoked(GrovekeeperError):
     """The key or a grant of a job's submitter was revoked, or the key expired, before
     the job was charged.
@@ -635,6 +635,12 @@ class SubmitterRevoked(GrovekeeperError):
         "the job has ended, and its reservation is void"
     )
 
+
+@dataclass(eq=False)
+class SameSubmitter(GrovekeeperError):
+    """Another person than the caller decides."""
+
+    who: str = "an owner other than the submitter decides about this job"
 
     sentence = "{who}"
 

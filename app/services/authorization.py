@@ -89,11 +89,11 @@ def authenticate(
 
     Raises:
         Unauthenticated: the key or the token is missing, malformed, unknown, wrong,
-            expired or revoked; the error does not say which.
+            expired or revoked; the error does not say which of these.
     """
     credential = credential_of(authorization)
     if credential is None:
-        raise Unauthenticated
+        raise Unauthenticated(was_sent=False)
     if provider is not None and tokens.has_form(credential):
         find_key = provider.signing_keys.find
         token = tokens.verify(
@@ -125,7 +125,7 @@ def authenticate_and_keep(
     """
     credential = credential_of(authorization)
     if credential is None:
-        raise Unauthenticated
+        raise Unauthenticated(was_sent=False)
 
     def read() -> tuple[Principal, float]:
         principal = authenticate(installation, authorization, provider=provider)

@@ -380,7 +380,10 @@ def test_an_operation_needs_a_living_key(cells: Cells, operation: str) -> None:
             assert answer.status_code == 200
         else:
             assert _is_refusal(answer, 401)
-            assert answer.headers["WWW-Authenticate"] == "Bearer"
+            scheme, _, error = answer.headers["WWW-Authenticate"].partition(" ")
+            was_sent = (authorization or "").lower().startswith("bearer ")
+            assert scheme == "Bearer"
+            assert error == ('error="invalid_token"' if was_sent else ""), authorization
     assert cells.estate.server.footprint() == before
 
 

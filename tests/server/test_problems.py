@@ -187,7 +187,7 @@ MEMBERS: dict[type[GrovekeeperError], dict[str, Any]] = {
     },
 }
 HEADERS = {
-    errors.Unauthenticated: {"WWW-Authenticate": "Bearer"},
+    errors.Unauthenticated: {"WWW-Authenticate": 'Bearer error="invalid_token"'},
     errors.TooManyRequests: {"Retry-After": "7"},
     errors.Unavailable: {"Retry-After": "3"},
     errors.BalanceMismatch: {"Retry-After": "60"},

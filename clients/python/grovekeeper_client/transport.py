@@ -26,6 +26,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn, Self
@@ -341,9 +342,16 @@ def _retry_after_s(response: httpx.Response) -> float | None:
 
 
 def _stated_wait_s(response: httpx.Response) -> float:
-    """The wait that an answer asks for; 0 for none."""
+    """The wait that an answer asks for, in seconds, or until a time as proxies write
+    it; 0 for none.
+    """
     text = response.headers.get("retry-after", "")
-    return float(text) if text.isascii() and text.isdigit() else 0.0
+    if text.isascii() and text.isdigit():
+        return float(text)
+    try:
+        return max(parsedate_to_datetime(text).timestamp() - time.time(), 0.0)
+    except (ValueError, OverflowError):
+        return 0.0
 
 
 def _backoff_s(attempt: int) -> float:

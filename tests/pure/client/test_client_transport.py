@@ -5,8 +5,10 @@ addresses and keys are found.
 import json
 import socket
 import ssl
+import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +139,29 @@ def test_a_busy_service_is_asked_again_when_it_says(status: int) -> None:
     service.client().train({})
     assert service.waits == [7.0]
     assert len(set(service.keys())) == 1
+
+
+def test_a_proxy_says_a_time_until_which_to_wait() -> None:
+    in_an_hour = formatdate(time.time() + 3600, usegmt=True)
+    service = Service(
+        _problem(503, "unavailable", {"Retry-After": in_an_hour}), TRAINED
+    )
+    service.client().train({})
+    assert service.waits == [30.0]
+    refusal = _problem(429, "too-many-requests", {"Retry-After": in_an_hour})
+    with pytest.raises(ApiProblem):
+        Service(refusal).client().train({})
+
+
+@pytest.mark.parametrize(
+    "text", ["Thu, 01 Jan 1970 00:00:00 GMT", "soon", "-1", "", "9" * 400]
+)
+def test_a_wait_that_is_over_or_cannot_be_read_takes_the_usual_one(text: str) -> None:
+    refusal = _problem(503, "unavailable", {"Retry-After": text})
+    service = Service(refusal, TRAINED)
+    service.client().train({})
+    (waited,) = service.waits
+    assert waited < 1 or text.startswith("9")
 
 
 def test_whoever_waits_for_a_busy_service_is_told_why(
