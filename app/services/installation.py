@@ -3,6 +3,7 @@ store.
 """
 
 import logging
+import os
 import tempfile
 from collections import Counter
 from dataclasses import dataclass, field
@@ -127,13 +128,17 @@ class Installation:
 
 def require_writable(settings: Settings) -> None:
     """Writes a file in the home, in the folder of the heads, and in each folder of the
-    home that exists; the files have no names.
+    home that exists; the files have no names. Of the folders in these, of which every
+    dataset has one, it reads the permissions.
 
     Raises:
         InstallationError: names the folder and the reason; so does the log.
     """
     heads = settings.checkpoint_dir or settings.home / "checkpoints"
-    for folder in (settings.home, heads, *map(settings.home.joinpath, WRITTEN_FOLDERS)):
+    written = [settings.home / name for name in WRITTEN_FOLDERS]
+    inner = (child for folder in written for child in folder.glob("*/"))
+    closed = (child for child in inner if not os.access(child, os.W_OK | os.X_OK))
+    for folder in (settings.home, heads, *written, *closed):
         try:
             if folder.exists():
                 with tempfile.TemporaryFile(dir=folder) as file:

@@ -145,7 +145,10 @@ def test_a_machine_that_cannot_load_the_code_of_jobs_charges_none(
 
 @pytest.mark.covering("command", "folder")
 @pytest.mark.parametrize("command", ["serve", "api", "worker"])
-@pytest.mark.parametrize("folder", ["", "artifacts", "rows", "jobs", "checkpoints"])
+@pytest.mark.parametrize(
+    "folder",
+    ["", "artifacts", "artifacts/0f", "rows", "rows/ds_a", "jobs", "checkpoints"],
+)
 def test_a_folder_that_cannot_be_written_is_named_before_any_request_or_job(
     environ: dict[str, str], tmp_path: Path, command: str, folder: str
 ) -> None:
@@ -184,6 +187,10 @@ def test_a_folder_that_is_closed_later_costs_nothing_until_it_is_open_again(
         closed = tmp_path / "home" / "artifacts"
         for inner in closed.iterdir():
             inner.chmod(0o500)
+        answer = httpx.get(f"{url}/readyz", trust_env=False)
+        assert answer.json()["type"] == "not-writable", (
+            "a digest decides where files go"
+        )
         closed.chmod(0o500)
         answer = httpx.get(f"{url}/readyz", trust_env=False)
         assert (answer.status_code, answer.json()["type"]) == (503, "not-writable")
