@@ -58,6 +58,9 @@ LOCKS = ROOT / "requirements"
 TEST_PROCESS_BYTES = 2**31
 MAX_TEST_PROCESSES = 8  # each process starts a PostgreSQL server
 
+OF_THIS_SCRIPT = ("test", "lint", "check", "lock", "prove", "release")
+"""Commands whose help is that of this script."""
+
 LINT = (
     ("ruff", "check", "."),
     ("ruff", "format", "--check", "."),
@@ -68,7 +71,13 @@ LINT = (
 
 def main(arguments: list[str]) -> None:
     """Run one command and never return."""
-    command, rest = (arguments[0], arguments[1:]) if arguments else ("--help", [])
+    command, *rest = arguments or ["--help"]
+    asks_for_help = not {"--help", "-h"}.isdisjoint([command, *rest])
+    program = BIN / "grovekeeper"
+    if asks_for_help and (command in OF_THIS_SCRIPT or not program.exists()):
+        # before an installation, which takes minutes, and before any act
+        print(__doc__)
+        sys.exit(0)
     if command == "lock":
         _renew_locks()
         sys.exit(0)
@@ -78,8 +87,9 @@ def main(arguments: list[str]) -> None:
         _install("release")
         _replace_process([str(PYTHON), str(ROOT / "deploy" / "release.py"), *rest])
     if command not in ("test", "lint", "check"):
-        _install("runtime")
-        _replace_process([str(BIN / "grovekeeper"), command, *rest])
+        if not asks_for_help:
+            _install("runtime")
+        _replace_process([str(program), command, *rest])
     _install("test")
     if command in ("lint", "check"):
         _lint()

@@ -193,6 +193,41 @@ def test_the_caller_s_options_stand_last_and_win(
     assert any(option.startswith("--numprocesses=") for option in command[3:-2])
 
 
+@pytest.mark.parametrize("word", ["--help", "-h"])
+@pytest.mark.parametrize("command", ["test", "lock", "release", "prove", "demo", None])
+def test_help_installs_nothing_and_does_nothing(
+    tmp_path: Path, command: str | None, word: str
+) -> None:
+    shutil.copyfile(_SCRIPT, tmp_path / "run.py")
+    ran = subprocess.run(
+        [sys.executable, "run.py", *filter(None, [command]), word],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert "python3 run.py demo [options]" in ran.stdout
+    assert list(tmp_path.iterdir()) == [tmp_path / "run.py"]
+
+
+def test_help_of_an_installed_command_is_its_own(
+    script: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(script, "_replace_process", sys.exit)
+    monkeypatch.setattr(script, "BIN", script.VENV)
+    script.VENV.mkdir()
+    (script.VENV / "grovekeeper").touch()
+    with pytest.raises(SystemExit) as replaced:
+        script.main(["demo", "--help"])
+    assert replaced.value.code == [
+        str(script.VENV / "grovekeeper"),
+        "demo",
+        "--help",
+    ]
+    assert script.installed == []
+
+
 def _prove(
     root: Path, programs: Path, *options: str
 ) -> "subprocess.CompletedProcess[str]":
