@@ -4,6 +4,7 @@ released sums, and artifacts that are read back.
 
 import json
 import math
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -266,6 +267,14 @@ def test_a_largest_error_beyond_the_range_is_refused(
     assert [(each.place, each.problem) for each in refused.value.problems] == [
         (("largest_error",), problem)
     ]
+    assert refused.value.problems[0].accepted == ("above 0, at most 60",)
+
+
+def test_a_refused_largest_error_names_the_exact_limit() -> None:
+    label = replace(LABEL, bounds=(0.0, 123456789.5))
+    with pytest.raises(ParameterInvalid) as refused:
+        error_scale(label, 123456790.0, 3.0)
+    assert refused.value.problems[0].accepted == ("above 0, at most 123456789.5",)
 
 
 def test_a_centre_out_of_bounds_is_the_nearer_bound() -> None:

@@ -61,7 +61,7 @@ def error_scale(label: Label, largest: float | None, centre: float) -> ErrorScal
         largest = size
     if not 0 < largest <= size:
         problem = "too-large" if largest > size else "too-small"
-        accepted = [f"above 0, at most {size:.6g}"]
+        accepted = [f"above 0, at most {size}".removesuffix(".0")]
         raise ParameterInvalid.named("largest_error", problem, accepted=accepted)
     return ErrorScale(largest, min(max(centre, lower), upper))
 
