@@ -2,7 +2,6 @@
 errors that people type.
 """
 
-import csv
 import math
 import re
 from collections.abc import Iterable
@@ -27,6 +26,8 @@ _LIKE_A_RANGE = re.compile(
 """How a range begins of which an end may be misspelt, as a day is in ``01.01.2020..``."""
 _NAMED = re.compile(r' *(?:"((?:[^"]|"")+)"|([^"= ](?:[^=]*[^= ])?)) *=(.+)')
 """A name, in quotes or without, and what stands behind the equals sign."""
+_ITEM = re.compile(r' *+(?:"((?:[^"]|"")*)"|MISSING|([^",][^,]*)),')
+"""A category, in quotes or without, or what tables call no value; and a comma."""
 
 
 def title(table: JsonMapping) -> str:
@@ -117,6 +118,7 @@ def condition_of(text: str) -> JsonObject:
     """A condition from ``sex=Female,Male``, ``age=18..65`` (without 65) or
     ``admitted=2020-01-01..2021-01-01``, in the form of a request. A name or a category
     with other signs stands in double quotes, as in CSV: ``"a=b"="10..19","x, y"``.
+    ``MISSING``, or ``""``, means rows without a value.
 
     Raises:
         ValueError: the text is no condition.
@@ -204,13 +206,15 @@ def _named(text: str) -> tuple[str, str]:
     return plain or quoted.replace('""', '"'), values
 
 
-def _listed(values: str) -> list[str]:
-    """Categories between commas, each in quotes or without."""
-    try:
-        [categories] = csv.reader([values], skipinitialspace=True, strict=True)
-    except csv.Error:
-        raise ValueError(f"{values} has quotes that do not fit") from None
-    return categories
+def _listed(values: str) -> list[str | None]:
+    """Categories between commas, each in quotes or without; ``None`` for no value."""
+    text = f"{values},"
+    if _ITEM.sub("", text):
+        raise ValueError(f"{values} has quotes that do not fit, or names no category")
+    return [
+        plain or quoted.replace('""', '"') or None
+        for quoted, plain in _ITEM.findall(text)
+    ]
 
 
 def _finite(text: str) -> float | str:

@@ -560,6 +560,28 @@ def test_a_refusal_says_what_would_fit(run: Run, service: Any) -> None:
     ]
 
 
+def test_a_problem_of_a_table_names_the_option_or_the_place_in_the_file(
+    run: Run, service: Any, tmp_path: Path
+) -> None:
+    places = {
+        "/error": "error", "/error_share": "error", "/tables/0/where/1/in": "where in",
+        "/tables/0/bins/age": "bins age", "/tables/0/column": "column", "/tables/0/by/0": "by",
+        "/tables": "/tables",
+    }  # fmt: skip
+    errors = [{"at": at, "problem": "too-small"} for at in places]
+    path = ("POST", "/datasets/census/statistics/quote")
+    service.answers[path] = (422, {"type": "invalid-request", "errors": errors})
+    typed = run("mean", "census", "age", "--error", "0", "--quote").stderr
+    assert typed.splitlines()[1:] == [
+        f"  {name}: too small" for name in places.values()
+    ]
+    tables = tmp_path / "tables.json"
+    tables.write_text('{"tables": [{"statistic": "mean", "column": "age"}]}')
+    sent = run("statistics", "release", "census", str(tables), "--quote").stderr
+    in_file = ["error", "error", *list(places)[2:-1], "tables"]
+    assert sent.splitlines()[1:] == [f"  {at}: too small" for at in in_file]
+
+
 def test_problems_of_fields_and_columns_are_listed(run: Run, service: Any) -> None:
     trees = {"at": "/parameters/n_estimators", "problem": "too-large", "limit": 63}
     chosen = {"at": "/algorithm", "problem": "unknown", "accepted": ["auto", "mrf"]}
@@ -590,14 +612,14 @@ def test_problems_of_fields_and_columns_are_listed(run: Run, service: Any) -> No
         {"type": "invalid-request", "errors": errors},
     )
     assert run("plan", "census", "-a", "mrf", "-e", "0").stderr.splitlines()[1:] == [
-        "  /epsilon: not positive",
-        "  /parameters/n_estimators: too large; at most 63 here",
-        "  /algorithm: unknown; accepted: auto, mrf",
-        "  /parameters: the algorithm has no such parameter; accepted: "
+        "  epsilon: not positive",
+        "  parameter n_estimators: too large; at most 63 here",
+        "  algorithm: unknown; accepted: auto, mrf",
+        "  parameter: the algorithm has no such parameter; accepted: "
         + ", ".join(f"p{i}" for i in range(20))
         + " and 2 more",
         "  column age: an empty cell in a column that allows none, in 90 rows",
-        "  /parameters: the algorithm takes no parameter",
+        "  parameter: the algorithm takes no parameter",
         "  the request: no such field scopes; accepted: scope, epsilon",
     ]
     columns = [

@@ -288,7 +288,7 @@ def test_a_name_of_several_keys_is_refused_with_their_ids(
     service.answers["GET", "/ledger/census/entries"] = (422, problem)
     refused = run("ledger", "entries", "census", "--actor", "Ann")
     assert (refused.exit_code, refused.stdout) == (2, "")
-    assert "/actor: ambiguous" in refused.stderr
+    assert "actor: ambiguous" in refused.stderr
     assert "key_1, key_2" in refused.stderr
 
 

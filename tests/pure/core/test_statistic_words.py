@@ -47,6 +47,9 @@ def test_a_table_has_a_title() -> None:
         ("band=a..b", {"column": "band", "in": ["a..b"]}),
         ('"a=b;c" ="x, y"', {"column": "a=b;c", "in": ["x, y"]}),
         ('"say ""hi"""=" é"', {"column": 'say "hi"', "in": [" é"]}),
+        ("sex=Female,MISSING", {"column": "sex", "in": ["Female", None]}),
+        ('sex="", "MISSING"', {"column": "sex", "in": [None, "MISSING"]}),
+        ('sex= a"b ,""', {"column": "sex", "in": ['a"b ', None]}),
         ('height"=3..4', {"column": 'height"', "from": 3.0, "below": 4.0}),
     ],
 )
@@ -56,7 +59,8 @@ def test_a_condition_is_read(text: str, condition: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "sex", "sex=", "=a", "age=..", "age=1e999..", '"sex=a', 'sex="a', 'sex="a"b', "sex=a\nb"],
+    ["", "sex", "sex=", "=a", "age=..", "age=1e999..", '"sex=a', 'sex="a', 'sex="a"b', "sex=a\nb",
+     "sex=a,", "sex=,a", 'sex=a, "b'],
 )  # fmt: skip
 def test_a_text_that_is_no_condition_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):

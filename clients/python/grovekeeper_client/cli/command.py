@@ -239,14 +239,14 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(function)
     def wrapper(**values: Any) -> None:
         as_json = bool(values.get("as_json"))
-        words = list(values.values())
+        typed = dict(values)
         for name in _AMOUNTS & values.keys():
             values[name] = values[name] and values[name].strip()
         for name, group in groups.items():
             values[name] = group(
                 **{item.name: values.pop(item.name) for item in fields(group)}
             )
-        with problems.typed(words), reported(Output(as_json=as_json)):
+        with problems.typed(typed), reported(Output(as_json=as_json)):
             function(**values)
 
     wrapper.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]

@@ -3,7 +3,7 @@ gives exit codes.
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from difflib import get_close_matches
@@ -63,7 +63,7 @@ def in_words(error: JsonMapping) -> str:
     limit = f"; at most {error['limit']} here" if "limit" in error else ""
     accepted = error.get("accepted", ())
     meant = question(similar(typed_words(), accepted))
-    place = f"column {error['column']}" if "column" in error else at or "the request"
+    place = f"column {error['column']}" if "column" in error else _place(at)
     rows = (
         f", in {error['count']} row{'s' * (error['count'] != 1)}"
         if "count" in error
@@ -86,25 +86,13 @@ def _accepted(values: Sequence[str]) -> str:
 _SEPARATORS = re.compile("[=,]")
 _SHORTEST = 3
 _CLOSE = 0.75
-_TYPED: ContextVar[tuple[str, ...]] = ContextVar("typed", default=())
+_TYPED: ContextVar[Mapping[str, object]] = ContextVar("typed")
 
 
 @contextmanager
-def typed(values: Iterable[object]) -> Iterator[None]:
-    """Remembers the values of the arguments and options of a command while it runs."""
-    listed = [
-        item
-        for value in values
-        for item in (value if isinstance(value, list) else [value])
-    ]
-    words = [
-        word
-        for item in listed
-        if isinstance(item, str)
-        for word in _SEPARATORS.split(item)
-        if word
-    ]
-    token = _TYPED.set(tuple(words))
+def typed(values: Mapping[str, object]) -> Iterator[None]:
+    """Remembers the arguments and options of a command, by name, while it runs."""
+    token = _TYPED.set(values)
     try:
         yield
     finally:
@@ -113,7 +101,32 @@ def typed(values: Iterable[object]) -> Iterator[None]:
 
 def typed_words() -> tuple[str, ...]:
     """The values of the running command; ``name=value`` and lists are taken apart."""
-    return _TYPED.get()
+    listed = [
+        item
+        for value in _TYPED.get({}).values()
+        for item in (value if isinstance(value, list) else [value])
+    ]
+    return tuple(
+        word
+        for item in listed
+        if isinstance(item, str)
+        for word in _SEPARATORS.split(item)
+        if word
+    )
+
+
+def _place(at: str) -> str:
+    """A place of a request by the argument or the option of the running command that
+    states it; a place in a file as it is.
+    """
+    first, *rest = at.removeprefix("/").split("/")
+    if first == "tables" and rest[1:]:
+        first, *rest = rest[1:]
+    # ``--error`` takes shares, too, and ``--parameter`` is given once for each
+    for name in (first, re.sub("(_share|s)$", "", first)):
+        if name in _TYPED.get({}):
+            return " ".join([name, *(part for part in rest if not part.isdecimal())])
+    return at or "the request"
 
 
 def similar(typed: Iterable[str], known: Collection[str]) -> list[str]:

@@ -97,7 +97,7 @@ class TableOptions:
     where: Annotated[
         list[str] | None,
         typer.Option(
-            help="sex=Female,Male, age=18..65 (65 excluded) or "
+            help="sex=Female,Male, sex=MISSING (no value), age=18..65 (65 excluded) or "
             "admitted=2020-01-01..2021-01-01; other signs in quotes: "
             'group="10..19"; may be repeated.'
         ),
@@ -127,7 +127,7 @@ class TableOptions:
 class QuantileOptions(TableOptions):
     """Options of a table of quantiles."""
 
-    quantiles: Annotated[
+    quantile: Annotated[
         list[str],
         typer.Option(
             "--quantile", "-q", help="Such as 0.25; may be repeated, up to nine times."
@@ -217,7 +217,7 @@ def quantile(
     waiting: Waiting,
 ) -> None:
     """Find quantiles of a number privately, of all rows or of each group."""
-    asked = table.to_json("quantiles", column=column, quantiles=table.quantiles)
+    asked = table.to_json("quantiles", column=column, quantiles=table.quantile)
     _run(call, dataset, [asked], spend, waiting)
 
 
