@@ -60,6 +60,7 @@ _bearer = HTTPBearer(
 )
 _Endpoint = TypeVar("_Endpoint", bound=Callable[..., Any])
 Shown = TypeVar("Shown")
+Checked = TypeVar("Checked", bound=BaseModel)
 
 
 class Body(StrEnum):
@@ -259,8 +260,17 @@ def _media_type(field: bytes) -> str:
 
 def _read(model: type[BaseModel], text: bytes, max_nodes: int) -> tuple[Any, BaseModel]:
     value = json_text.loads_exactly(text, max_nodes=max_nodes)
+    return value, checked(model, value)
+
+
+def checked(model: type[Checked], value: object) -> Checked:
+    """A body as its model.
+
+    Raises:
+        InvalidRequest: a field breaks a rule of the API.
+    """
     try:
-        return value, model.model_validate(value)
+        return model.model_validate(value)
     except ValidationError as error:
         invalid = problems.invalid_request(
             error.errors(include_url=False, include_input=False), model

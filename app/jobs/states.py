@@ -37,7 +37,7 @@ class JobState(StrEnum):
 
 
 class EndReason(StrEnum):
-    """Why a job ended without an output; ``grovekeeper_client.errors.REASONS`` explains
+    """Why a job ended without an output; ``grovekeeper_common.job_words`` explains
     each. None reveals a row.
     """
 
@@ -60,7 +60,7 @@ class EndReason(StrEnum):
 
 class PutBack(StrEnum):
     """Why the last worker put a job back into the queue before its charge;
-    ``grovekeeper_client.errors.HOLDS`` explains each. All are facts of a machine or of
+    ``grovekeeper_common.job_words`` explains each. All are facts of a machine or of
     public files, and none reveals a row.
     """
 

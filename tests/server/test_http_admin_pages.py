@@ -265,6 +265,26 @@ def test_an_owner_decides_about_a_waiting_job_by_form(
     assert "does not wait" in again.text
 
 
+def test_an_approval_of_a_job_whose_submitter_lost_its_role_says_so(
+    idle_server: Server,
+) -> None:
+    dataset, analyst, job = _waiting(idle_server)
+    browser = signed_in(idle_server, idle_server.granted(dataset, "owner"))
+    idle_server.admin.http.delete(
+        f"/datasets/{dataset}/grants/{analyst.id}"
+    ).raise_for_status()
+    refused = browser.post(
+        f"/ui/approvals/{job}", data={"decision": "approve", "reason": "x"}
+    )
+    assert refused.status_code == 409
+    assert "the job has ended, and its reservation is void" in refused.text
+    why = "The key that submitted it was revoked, or lost its role, before the charge."
+    for path in ("/ui/jobs", f"/ui/jobs/{job}"):
+        page = browser.get(path).text
+        assert why in page
+        assert "failed: revoked" not in page
+
+
 def test_the_submitter_of_a_job_is_shown_no_form(idle_server: Server) -> None:
     dataset = _waiting(idle_server)[0]
     owner = idle_server.granted(dataset, "owner")

@@ -358,7 +358,7 @@ def test_a_page_of_a_queued_job_says_why_no_worker_may_start_it(
     page = browser.get(f"/ui/jobs/{job}").text
     assert "It waits for a worker." not in page
     assert (
-        "A dataset that it reads is frozen: no worker starts it until an owner or an admin ends the freeze."
+        "A dataset that it reads is frozen, and it starts once an owner or an admin has ended the freeze."
         in page
     )
     assert idle_server.admin.http.get(f"/jobs/{job}").json()["held_by"] == "frozen"

@@ -13,21 +13,19 @@ from urllib.parse import parse_qsl
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
-from pydantic import BaseModel, ValidationError
 
 from app.access.idempotency import IdempotentRequest, hiding
-from app.api import problems
 from app.api.authentication import require_same_origin
 from app.api.capacity import Work, capacities, is_administration
 from app.api.pages.rendering import Visit, Visitor
 from app.api.requests import Incoming, checked_key, route_of, whole
+from app.api.requests import checked as checked
 from app.core import json_text, limits
 from app.core.errors import InvalidRequest, MalformedRequest, Unauthenticated
 from grovekeeper_common.number_text import number_of
 from grovekeeper_forests.errors import GrovekeeperError
 
 Form: TypeAlias = Mapping[str, str]
-_Model = TypeVar("_Model", bound=BaseModel)
 _Act = TypeVar("_Act", bound=Callable[..., str | Response])
 _BOUNDARY = re.compile(
     r'multipart/form-data;\s*boundary="?([!-~]{1,70}?)"?\s*', re.IGNORECASE
@@ -143,21 +141,6 @@ def utc(text: str) -> str | None:
             return f"{text}Z"
         case _:
             return text or None
-
-
-def checked(model: type[_Model], value: object) -> _Model:
-    """The body of the API's request that a form stands for.
-
-    Raises:
-        InvalidRequest: a field breaks a rule of the API.
-    """
-    try:
-        return model.model_validate(value)
-    except ValidationError as error:
-        invalid = problems.invalid_request(
-            error.errors(include_url=False, include_input=False), model
-        )
-    raise invalid  # out of the handler: the library's error holds the input
 
 
 def number_in(text: str) -> int | Decimal | str | None:

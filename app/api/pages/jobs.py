@@ -21,6 +21,7 @@ from app.services.jobs import show_jobs
 from app.services.pagination import PageRequest
 from app.wire.approvals import DecisionIn
 from app.wire.jobs import JobState as JobStateName
+from grovekeeper_common.job_words import HOLDS
 
 job_pages = APIRouter(prefix="/ui/jobs", route_class=BodyRoute)
 
@@ -76,33 +77,8 @@ def show_job(visit: Visitor, job_id: str) -> Response:
         "job",
         job=job,
         names=names,
-        why_queued=_WHY_QUEUED[job.held_by],
-        # A reason of a newer version has no words here.
-        why_failed=_WHY_FAILED.get(job.reason or "", ""),
+        why_queued=HOLDS.get(job.held_by or "", "it waits for a worker"),
     )
-
-
-_WHY_QUEUED: Mapping[str | None, str] = {
-    None: "It waits for a worker.",
-    "frozen": "A dataset that it reads is frozen: no worker starts it until an owner or "
-    "an admin ends the freeze.",
-    "erasure-due": "The date has come at which a dataset that it reads is erased: no "
-    "worker starts it, and the erasure cancels it.",
-    "no-room": "The disk of its worker has no room for its output, or cannot be written; workers try again.",
-    "rows-absent": "A file of its rows is absent or cannot be read; workers try again "
-    "when the operator has brought it back.",
-    "model-absent": "The file of a model that it evaluates is absent or cannot be read; "
-    "workers try again when the operator has brought it back.",
-    "cannot-load": "A process for it cannot load the code of jobs, or use what the job "
-    "needs: the log of its worker says why. Workers try again.",
-}
-"""Why a queued job does not run, by what holds it."""
-
-_WHY_FAILED = {
-    "failed": "Why it failed is not shown: the reason could depend on the rows.",
-    "lost": "Its worker stopped, or could not reach the database for too long.",
-}
-"""Why a charged job failed, by the reason of its end."""
 
 
 @acts(job_pages, "/{job_id}/cancel", show_job)

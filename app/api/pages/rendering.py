@@ -30,6 +30,7 @@ from app.core import errors
 from app.core.errors import NotFound, RoleMissing
 from app.services.installation import Installation
 from grovekeeper_common import odds_words, scope_words
+from grovekeeper_common.job_words import REASONS
 from grovekeeper_common.limit_words import limit_in_words
 from grovekeeper_common.number_words import few_digits, share_in_words
 from grovekeeper_common.time_words import hour_in_words
@@ -172,6 +173,7 @@ def _environment() -> Environment:
         "share_class": pictures.share_class,
         "recovered_shares": pictures.recovered_shares, "limit_in_words": limit_in_words,
         "left_beside": words.left_beside, "query_of": words.query_of, "limited": words.limited, "tree_of": tree_of,
+        "reasons": REASONS,
     }  # fmt: skip
     return environment
 

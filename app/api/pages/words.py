@@ -11,10 +11,10 @@ from urllib.parse import quote, urlencode
 from markupsafe import Markup
 
 from app.api.addresses import base
-from app.core import limits
 from app.ledger import control
 from app.wire.acts import ActKind, ActOut
 from app.wire.spending import PriceOut
+from grovekeeper_common.job_words import REASONS
 from grovekeeper_common.json_types import JsonMapping
 from grovekeeper_common.limit_words import LimitedBy, limit_in_words
 from grovekeeper_forests.amounts import SYMBOLS
@@ -119,7 +119,10 @@ def entry(fields: JsonMapping, symbol: str, ended: str | None = None) -> str:
         "reason": details.get("reason"),
         "member": details.get("member", {}).get("dataset"),
         "erased": details.get("continues", {}).get("dataset"),
-        "why": _WHY_EXPIRED.get(ended, "the job did not start in time"),
+        # without what followed, which is this entry
+        "why": REASONS.get(ended or "", "the job did not start in time").partition(
+            ", so"
+        )[0],
     }
     kind = "opening-load" if "continues" in details else fields["kind"]
     return _ENTRIES[kind].format(**words)
@@ -140,12 +143,6 @@ _ENTRIES: Mapping[str, str] = {
     "state": "The state of the account was stated, so that a process that starts need not read the entries before.",
 }
 """Sentences by kind of an entry; an opening load is an entry of the kind ``load``."""
-
-_WHY_EXPIRED: Mapping[str | None, str] = {
-    "not-started": f"no worker started the job within {limits.MAX_QUEUE_S // 3_600} hours",
-    "not-approved": f"no owner approved the job within {limits.MAX_APPROVAL_S // 86_400} days",
-}
-"""Why a reservation expired, by the reason with which its job ended."""
 
 
 def sentence(detail: str) -> str:

@@ -9,7 +9,8 @@ from typing import TypeAlias
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from grovekeeper_client.errors import HOLDS, RETRIED
+from grovekeeper_client.errors import RETRIED
+from grovekeeper_common.job_words import HOLDS
 from grovekeeper_common.json_types import JsonObject
 
 Show: TypeAlias = Callable[[JsonObject], None]

@@ -82,7 +82,10 @@ def test_no_cap_is_rounded() -> None:
         ("not-started", "no worker started the job within 24 hours."),
         ("not-approved", "no owner approved the job within 7 days."),
         # of an earlier version, which did not store which
-        ("expired", "the job did not start in time."),
+        (
+            "expired",
+            "no worker took the job within 24 hours, or no owner approved it within 7 days.",
+        ),
         (None, "the job did not start in time."),
     ],
 )

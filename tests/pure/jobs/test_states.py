@@ -9,7 +9,8 @@ from app.jobs.states import ENDED, UNFINISHED, EndReason, JobState, PutBack
 from app.jobs.tables import JobRow
 from app.ledger.rules import HeldBy
 from app.wire.jobs import JobOut
-from grovekeeper_client.errors import FINISHED, HOLDS, REASONS, RETRIED
+from grovekeeper_client.errors import FINISHED, RETRIED
+from grovekeeper_common.job_words import HOLDS, REASONS
 
 
 def test_clients_are_told_every_state_and_reason() -> None:

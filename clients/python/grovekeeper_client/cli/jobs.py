@@ -18,8 +18,9 @@ from grovekeeper_client.cli.command import (
 )
 from grovekeeper_client.cli.output import GIVEN_EARLIER, Output, amount
 from grovekeeper_client.cli.problems import ExitCode
-from grovekeeper_client.errors import FINISHED, HOLDS, REASONS, unfinished
+from grovekeeper_client.errors import FINISHED, unfinished
 from grovekeeper_common import scope_words
+from grovekeeper_common.job_words import HOLDS, REASONS
 from grovekeeper_common.json_types import JsonMapping, JsonObject
 from grovekeeper_common.limit_words import limit_in_words
 from grovekeeper_common.recovered_shares import needed_epsilon

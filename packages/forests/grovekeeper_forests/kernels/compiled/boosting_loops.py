@@ -112,7 +112,7 @@ def _shortened(magnitude: np.uint64, gain: np.uint64) -> np.int64:
     return np.int64((magnitude * gain) >> _GAIN_BITS)
 
 
-@compiled_for(
+_of_gradients = compiled_for(
     read("int64", 2),
     read("int32", 1),
     read("uint64", 1),
@@ -120,6 +120,9 @@ def _shortened(magnitude: np.uint64, gain: np.uint64) -> np.int64:
     read("uint64", 1),
     written("int32", 2),
 )
+
+
+@_of_gradients
 def gradients_of_two(
     scores: Int64Array,
     y: Int32Array,
@@ -150,14 +153,7 @@ def gradients_of_two(
         gradients[i, 0] = gradient if y[i] == 1 else -gradient
 
 
-@compiled_for(
-    read("int64", 2),
-    read("int32", 1),
-    read("uint64", 1),
-    read("uint64", 1),
-    read("uint64", 1),
-    written("int32", 2),
-)
+@_of_gradients
 def gradients_of_many(
     scores: Int64Array,
     y: Int32Array,
