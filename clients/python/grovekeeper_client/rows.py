@@ -14,7 +14,7 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from grovekeeper_common.number_text import BLANKS, text_of_number
+from grovekeeper_common.number_text import BLANKS, number_of, text_of_number
 from grovekeeper_common.text_cells import TYPES_OF_TEXT, is_mark, marks_of
 
 _BATCH_ROWS = 65_536
@@ -626,13 +626,13 @@ def cells(feature: Feature, column: Sequence[Any]) -> list[Scalar]:
     service would clamp them.
 
     Raises:
-        TypeError: a cell has a type that the feature does not take. The message names
-            the column and the type.
+        TypeError: a cell has a type that the feature does not take, or is a text that
+            is no number. The message names the column and the type.
     """
     convert = _READERS.get(feature["type"], lambda _: _number)(feature)
     try:
         return [None if is_missing(cell) else convert(cell) for cell in column]
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         raise TypeError(f"column {feature['name']!r}: {error}") from None
 
 
@@ -649,8 +649,10 @@ def _is_numpy_nat(cell: Any) -> bool:
     return type(cell).__name__ in ("datetime64", "timedelta64") and bool(cell != cell)
 
 
-def _number(cell: Any) -> int | float:
+def _number(cell: Any) -> int | float | None:
     value = _python_scalar(cell)
+    if isinstance(value, str):  # as an upload reads it
+        return number_of(value)
     if not isinstance(value, Real | Decimal):
         raise TypeError(f"a number is needed, not {type(cell).__name__}")
     number = int(value) if isinstance(value, Integral) else float(value)
@@ -662,9 +664,10 @@ def _number(cell: Any) -> int | float:
 def _day(_: Feature) -> Callable[[Any], str]:
     def convert(cell: Any) -> str:
         value = cell
-        if hasattr(cell, "astype"):
+        if type(cell).__name__ == "datetime64":
             # NumPy's times have nanoseconds, which Python's have not
-            value = _python_scalar(cell.astype("M8[us]"))
+            rounded = cell.astype("M8[us]")
+            value = rounded.item() if rounded == cell else str(cell)
         if isinstance(value, str):
             return value
         has_zone = isinstance(value, datetime) and value.tzinfo is not None

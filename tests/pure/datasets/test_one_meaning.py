@@ -8,6 +8,7 @@ import json
 import math
 import struct
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -33,7 +34,7 @@ from grovekeeper_forests.data.sanitiser import (
     sanitise_prediction_columns,
 )
 from grovekeeper_forests.data.schema import Feature, Label, Schema
-from grovekeeper_forests.errors import GrovekeeperError
+from grovekeeper_forests.errors import GrovekeeperError, ParameterInvalid
 from tests.support.uploads import Ingestion
 
 CATEGORIES = ("A", "\u00e9", "39", "True", "1")
@@ -94,7 +95,8 @@ DATE_CELLS: list[Any] = [
     "2025-01-01", "0001-01-01", "9999-12-31", "NaT", "nan", "NA", "19782", 19782, 19782.0, math.nan, True,
     datetime.date(2024, 2, 29), datetime.date(1900, 1, 1), MIDNIGHT, MIDNIGHT.replace(hour=12),
     MIDNIGHT.replace(microsecond=1), MIDNIGHT.replace(tzinfo=datetime.UTC), pd.Timestamp("2024-02-29"), pd.NaT,
-    np.datetime64("2024-02-29"), np.datetime64("2024-02-29", "ns"),
+    np.datetime64("2024-02-29"), np.datetime64("2024-02-29", "ns"), np.datetime64("2024-02-29T00:00:00.000000001"),
+    np.int64(0), np.int64(19782), np.str_("2024-02-29"),
 ]  # fmt: skip
 
 
@@ -392,6 +394,47 @@ def test_a_cell_where_texts_are_declared_as_missing_has_one_meaning(
     if isinstance(cell, str) and cell.strip(" \t") in MARKED.marks:
         assert set(found.values()) == {"MISSING"}
         assert {"by_csv", "by_rows", "by_stream", "by_open_inference"} <= set(found)
+
+
+OF_PREDICTIONS = {
+    "by_rows", "by_columns", "by_stream", "by_open_inference", "by_bytes", "by_cli_lines",
+}  # fmt: skip
+"""Ways of predictions on which a cell has the type of JSON or Arrow that it is sent with."""
+
+
+def refused(feature: Feature, folder: Path, cell: Any) -> dict[str, str]:
+    """The problem of a cell by way of predictions; other ways and what cannot be sent
+    are absent.
+    """
+    found = {}
+    for way in WAYS:
+        if way.__name__ in OF_PREDICTIONS:
+            with suppress(TypeError, pa.ArrowException, struct.error):
+                with pytest.raises(ParameterInvalid) as caught:
+                    way(feature, folder, cell)
+                (problem,) = caught.value.problems
+                found[way.__name__] = problem.problem
+    return found
+
+
+@pytest.mark.parametrize("cell", ["39", " 39 ", "1e1", "nan"])
+def test_a_number_as_text_predicts_as_it_trains_or_is_refused_by_one_word(
+    tmp_path: Path, cell: str
+) -> None:
+    found = meanings(AGE, tmp_path, cell)
+    of_tables = {"by_arrow", "by_frame"}  # texts go by Parquet
+    ways = {way.__name__ for way in WAYS} - of_tables
+    assert set(found) == ways - OF_PREDICTIONS
+    assert refused(AGE, tmp_path, cell) == dict.fromkeys(OF_PREDICTIONS, "not-a-number")
+
+
+@pytest.mark.parametrize("cell", [True, 1.0, 39])
+def test_a_value_of_json_in_a_column_of_categories_is_refused_by_one_word(
+    tmp_path: Path, cell: Any
+) -> None:
+    assert refused(WARD, tmp_path, cell) == dict.fromkeys(
+        OF_PREDICTIONS, "not-a-string"
+    )
 
 
 def test_truth_values_that_predict_can_be_uploaded(tmp_path: Path) -> None:
