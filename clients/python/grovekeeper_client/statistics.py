@@ -1,6 +1,7 @@
 """Represents released statistics: numbers with their intervals."""
 
 from collections.abc import Iterator
+from datetime import date
 from typing import Any
 
 from grovekeeper_client.client import Client
@@ -125,13 +126,24 @@ class Table:
         return pd.DataFrame(self.records)
 
     def plot(self, **options: Any) -> Any:
-        """A bar for each cell with its interval, by pandas and matplotlib.
+        """A bar for each cell with its interval, by pandas and matplotlib. A bar of a
+        date is as long as the days after the first one.
 
         Args:
             options: of ``DataFrame.plot.bar``.
         """
-        frame = self.frame()[list(_NUMBERS)].astype(float)
-        frame.index = [", ".join(row["cells"]) for row in self.facts["rows"]]
+        rows = self.facts["rows"]
+        frame = self.frame()[list(_NUMBERS)]
+        if isinstance(rows[0]["low"], str):
+            first = min(row["low"] for row in rows)
+            start = date.fromisoformat(first).toordinal()
+            frame = frame.map(
+                lambda day: date.fromisoformat(day).toordinal() - start,
+                na_action="ignore",
+            )
+            options = {"ylabel": f"days after {first}"} | options
+        frame = frame.astype(float)
+        frame.index = [", ".join(row["cells"]) for row in rows]
         errors = [frame["value"] - frame["low"], frame["high"] - frame["value"]]
         return frame["value"].plot.bar(yerr=errors, **options)
 

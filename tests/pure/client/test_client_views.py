@@ -1,6 +1,12 @@
 """What a notebook shows of the client's objects: tables without markup of others."""
 
+import sys
 from decimal import Decimal
+from types import ModuleType
+from typing import Any
+
+import pandas as pd
+import pytest
 
 from grovekeeper_client import Balance, Table, views
 from grovekeeper_client.models import Model
@@ -77,3 +83,47 @@ def test_numbers_of_a_balance_are_exact() -> None:
     assert "<caption>Balance</caption>" in html
     assert "<th>charged</th><td>1.10</td>" in html
     assert "{&quot;shard&quot;: 3}" in html
+
+
+@pytest.mark.parametrize(
+    ("cells", "days"),
+    [
+        ([(2.0, 1.0, 4.0), (None, 0.0, 9.0)], [2.0, None]),
+        (
+            [
+                ("2024-03-01", "2024-02-28", "2024-03-02"),
+                (None, "0001-01-01", "9999-12-31"),
+            ],
+            [738_945.0, None],
+        ),
+    ],
+    ids=["numbers", "dates"],
+)
+def test_a_table_is_plotted_with_its_intervals(
+    monkeypatch: pytest.MonkeyPatch,
+    cells: list[tuple[Any, Any, Any]],
+    days: list[float | None],
+) -> None:
+    """By a library of plots that takes notes."""
+    plotted: list[tuple[pd.Series, str, dict[str, Any]]] = []
+    library = ModuleType(f"plots_of_{type(cells[0][1]).__name__}")
+    library.plot = lambda series, kind, **how: plotted.append((series, kind, how))  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, library.__name__, library)
+    numbers = ("value", "low", "high")
+    table = Table(
+        {
+            "axes": [{"column": "when", "cells": [{"value": "a"}, {"value": "b"}]}],
+            "rows": [
+                {"cells": [name], **dict(zip(numbers, row, strict=True))}
+                for name, row in zip("ab", cells, strict=True)
+            ],
+            "table": {"statistic": "median"},
+        }
+    )
+    with pd.option_context("plotting.backend", library.__name__):
+        table.plot()
+    ((series, kind, how),) = plotted
+    assert (kind, list(series.index)) == ("bar", ["a", "b"])
+    assert series.astype(object).where(series.notna(), None).tolist() == days
+    below, above = how["yerr"]
+    assert below["a"] > 0 < above["a"]
