@@ -553,7 +553,8 @@ def test_dummy_rows_are_written_and_said_to_mean_nothing(
 def test_dummy_rows_go_to_a_new_file_beside_a_like_declaration(run: Run) -> None:
     files = ["--output", "dummy.csv", "--declaration", "like.json"]
     done = run("datasets", "dummy", "census", "20", *files)
-    assert (done.exit_code, done.stdout) == (ExitCode.DONE, ""), done.stderr
+    assert done.exit_code == ExitCode.DONE, done.stderr
+    assert done.stdout.startswith("\nnext: grovekeeper datasets create like.json ")
     assert run("datasets", "check", "like.json", "dummy.csv").exit_code == ExitCode.DONE
     again = run("datasets", "dummy", "census", "20", "--output", "dummy.csv")
     assert again.exit_code == ExitCode.WRONG_USE

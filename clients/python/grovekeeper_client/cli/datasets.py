@@ -677,6 +677,11 @@ def dummy(
     # on standard error, so that the rows alone can be piped
     for sentence in (dummies.NOTE, *unlike):
         output.complain(sentence)
+    if file is not None:
+        like = options.declaration or "LIKE.json"
+        output.hint(
+            f"grovekeeper datasets create {like}    (on a service of your own; --declaration writes the file)"
+        )
 
 
 def _write_like(file: Path, declaration: JsonMapping) -> None:
