@@ -324,6 +324,29 @@ def test_a_column_may_be_named_as_another_form_begins(
     assert "wrote out.csv: 1 row," in result.stdout, result.output
 
 
+@pytest.mark.parametrize("form", [".csv", ".jsonl", ".parquet"])
+@pytest.mark.parametrize("typed", ["\u00e9tat", "e\u0301tat"])
+def test_a_column_is_kept_in_composed_and_in_decomposed_letters(
+    predict: Predict, tmp_path: Path, library: str, form: str, typed: str
+) -> None:
+    if (form, library) == (".parquet", "plain"):
+        pytest.skip("needs pyarrow")
+    row = {"age": 41, "height": 1.7, "sex": "Male", "e\u0301tat": "x"}
+    file = tmp_path / f"in{form}"
+    match form:
+        case ".csv":
+            file.write_text(f"{','.join(row)}\n{','.join(map(str, row.values()))}\n")
+        case ".jsonl":
+            file.write_text(json.dumps(row))
+        case _:
+            pq.write_table(pa.Table.from_pylist([row]), file)
+    result = predict(file.name, "--output", "out.csv", "--keep", typed)
+    assert result.exit_code == 0, result.stderr
+    header, written = (tmp_path / "out.csv").read_text().splitlines()
+    assert header.startswith('"\u00e9tat",')
+    assert written.startswith('"x",')
+
+
 def test_a_pipe_is_refused_before_it_is_opened(
     predict: Predict, tmp_path: Path
 ) -> None:

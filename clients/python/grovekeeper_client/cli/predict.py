@@ -21,6 +21,7 @@ from grovekeeper_client.cli.written import Written
 from grovekeeper_client.errors import ApiProblem, Unreachable
 from grovekeeper_client.models import predict_rows
 from grovekeeper_common.number_words import counted, few_digits
+from grovekeeper_common.suspicions import composed
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ def predict(
 ) -> None:
     """Predict rows. Predictions cost no budget, and nothing is stored."""
     if target.output is not None:
-        keep = list(dict.fromkeys(target.keep or ()))
+        keep = list(dict.fromkeys(map(composed, target.keep or ())))
         how = {"keep": keep, "read_out": read_out, "written": written}
         _predict_file(call, model_id, file, target.output, **how)
         return

@@ -248,9 +248,11 @@ def _of_tables(raw: BufferedReader, task: Task) -> _Parts:
         form = "Parquet" if is_parquet else "Arrow"
         raise WrongUse(f"{task.source} looks like {form}, which {_NEEDS_PYARROW}")
     size = n_rows_at_once(task.schema)
-    for table, share in tables.batches(raw, is_parquet=is_parquet, n_rows=size):
-        texts.check_distinct(table.column_names)
-        task.check_columns(table.column_names)
+    for batch, share in tables.batches(raw, is_parquet=is_parquet, n_rows=size):
+        names = list(map(suspicions.composed, batch.column_names))
+        table = batch.rename_columns(names)
+        texts.check_distinct(names)
+        task.check_columns(names)
         features = tables.features_of(table, task.schema)
         yield _Part(features, _columns(table, task.keep), share)
 
@@ -317,7 +319,8 @@ def _rows_of_csv(
 
 def _with_kept(rows: Iterable[JsonObject], task: Task) -> Iterator[Row]:
     """Rows of JSON without the cells that the model does not read."""
-    for row in rows:
+    for found in rows:
+        row = {suspicions.composed(name): cell for name, cell in found.items()}
         absent = next((name for name in task.keep if name not in row), None)
         if absent is not None:
             raise WrongUse(f"a row has no column {absent!r} to keep")
