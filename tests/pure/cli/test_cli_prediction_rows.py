@@ -128,6 +128,14 @@ def test_a_file_in_gzip_is_unpacked_whatever_its_name_says(
             "age,weight,code\n1,2,é\n".encode("latin-1"),
             "it looks like Latin-1 or Windows-1252",
         ),
+        *(
+            (
+                "a.csv",
+                "age;weight;code\n1;2;é\n".encode(encoding),
+                f"; add --encoding {option}; line 1: cells seem to be separated by semicolons; add --separator ';'",
+            )
+            for encoding, option in (("latin-1", "cp1252"), ("utf-16", "utf-16"))
+        ),
         (
             "a.csv",
             b"age;weight;code\n1;2;x\n",

@@ -267,7 +267,7 @@ def _of_csv(raw: BufferedReader, task: Task) -> _Parts:
     """
     stream = _unpacked(raw)
     block = stream.read(_BLOCK_BYTES) + stream.readline()
-    texts.check_text(block, task.source)
+    texts.check_text(block, task.source, task.schema)
     text = block.decode("utf-8-sig")
     texts.check_separator(text, task.source, task.schema)
     reader = csv.reader(io.StringIO(text, newline=""))
@@ -312,7 +312,7 @@ def _rows_of_csv(
             row = cells.row(found, line=line)
             yield row, [found[name] for name in task.keep]
     except UnicodeDecodeError as error:
-        raise texts.no_text(task.source, error.object) from None
+        raise texts.no_text(task.source, error.object, task.schema) from None
     finally:
         lines.detach()
 

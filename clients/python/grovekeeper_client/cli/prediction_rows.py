@@ -42,7 +42,7 @@ def read_rows(file: Path, schema: JsonMapping, written: Written = USUAL) -> Rows
         stream = io.BufferedReader(io.BytesIO(content))
         with written.as_usual(stream, file, schema) as usual:
             content = usual.read()
-    check_text(content, file)
+    check_text(content, file, schema)
     if form in OF_CSV:
         text = content.decode("utf-8-sig")
         check_separator(text, file, schema)
@@ -109,7 +109,7 @@ def unpacking(file: Path) -> Iterator[None]:
         ) from None
 
 
-def check_text(content: bytes, file: Path) -> None:
+def check_text(content: bytes, file: Path, schema: Mapping[str, Any]) -> None:
     """Checks that a file is UTF-8 text and not empty; says what it looks like if it is
     not text.
     """
@@ -125,32 +125,42 @@ def check_text(content: bytes, file: Path) -> None:
         content.decode("utf-8")
         if 0 not in content[:2]:  # as in UTF-16 without its mark
             return
-    raise no_text(file, content)
+    raise no_text(file, content, schema)
 
 
-def no_text(file: Path, content: bytes) -> WrongUse:
-    """The error for a file whose content is not UTF-8."""
+def no_text(file: Path, content: bytes, schema: Mapping[str, Any]) -> WrongUse:
+    """The error for a file whose content is not UTF-8, with what else its header shows."""
     suspected = suspicions.of_no_text(content)
-    is_csv = form_of(file) in OF_CSV
-    option = suspicions.option_of(suspected) if is_csv else None
-    return WrongUse(f"{file} is {_with_way_out(suspected, option)}")
+    option = suspicions.option_of(suspected) if form_of(file) in OF_CSV else None
+    why = f"{file} is {_with_way_out(suspected, option)}"
+    if option is not None:
+        codec = suspicions.codec_of(option.partition("=")[2], content[:2])
+        header = _header_problem(content.decode(codec, "replace"), schema)
+        why = "; ".join(filter(None, [why, header]))
+    return WrongUse(why)
 
 
 def check_separator(text: str, file: Path, schema: JsonMapping) -> None:
     """Checks that commas separate the names in the header, as an upload does."""
+    problem = _header_problem(text, schema)
+    if problem is not None:
+        raise WrongUse(f"{file}, {problem}")
+
+
+def _header_problem(text: str, schema: Mapping[str, Any]) -> str | None:
+    """Why the first line that is not empty is no header, with its number."""
     columns = [
         *(feature["name"] for feature in schema["features"]),
         schema["label"]["name"],
     ]
-    number, line = next(
-        (number, line)
-        for number, line in enumerate(text.splitlines(), start=1)
-        if line.strip()
-    )
-    problem = suspicions.of_header_line(line, columns)
-    if problem is not None:
-        why = _with_way_out(problem.suspected, problem.option)
-        raise WrongUse(f"{file}, line {number}: {why}")
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.strip():
+            problem = suspicions.of_header_line(line, columns)
+            if problem is not None:
+                why = _with_way_out(problem.suspected, problem.option)
+                return f"line {number}: {why}"
+            break
+    return None
 
 
 def _with_way_out(suspected: str, option: str | None) -> str:
