@@ -517,4 +517,5 @@ def _listed(grant: GrantRow, key: KeyRow) -> ListedGrant:
         granted_by=grant.granted_by,
         expires_at=stamps.text_or_none(key.expires_at),
         revoked_at=stamps.text_or_none(key.revoked_at),
+        last_used_at=stamps.text_or_none(key.last_used_at),
     )

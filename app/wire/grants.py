@@ -17,7 +17,9 @@ class GrantOut(OfDataset):
 
 
 class ListedGrant(Answer):
-    """A grant on a dataset; ``expires_at`` and ``revoked_at`` are of the key."""
+    """A grant on a dataset. ``expires_at``, ``revoked_at`` and ``last_used_at`` are of the
+    key.
+    """
 
     key_id: str
     key_name: str
@@ -26,6 +28,7 @@ class ListedGrant(Answer):
     granted_by: str
     expires_at: str | None
     revoked_at: str | None
+    last_used_at: str | None
 
 
 class GrantList(OfDataset):

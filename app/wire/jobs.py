@@ -7,6 +7,7 @@ from pydantic import AfterValidator, Field
 from app.core import limits
 from app.wire.base import NO_CONTROLS, Answer, LabelOfJob, no_secret
 from app.wire.spending import PriceOut, UnlabelledOut
+from grovekeeper_common.json_types import JsonObject
 
 JobName: TypeAlias = Annotated[
     str,
@@ -63,7 +64,8 @@ class JobOut(Answer):
 
     ``charged``: the price is spent, for good. ``submitted_by``: the key that submitted
     the job; ``purpose``: the reason that it stated. ``label``: the label that the job
-    reads, absent where the dataset declares no other.
+    reads, absent where the dataset declares no other. ``scope``: the cells that the job
+    reads of ``dataset``; empty: all.
 
     ``held_by`` says why a queued job is not started: a dataset that it reads is
     ``frozen``, or the date has come at which the rows of the dataset are erased
@@ -86,6 +88,7 @@ class JobOut(Answer):
     name: str | None
     purpose: str | None
     label: LabelOfJob
+    scope: JsonObject
     submitted_by: str
     state: JobState
     reason: EndReason | str | None

@@ -227,12 +227,12 @@ class StatisticsSummary(Answer):
     epochs: list[str]
     price: PriceOut
     created_at: str
+    job_id: str
 
 
 class StatisticsOut(StatisticsSummary):
     """Released statistics. All of it is public."""
 
-    job_id: str
     tables: list[StatisticsTableOut]
     guarantee: JsonObject
     receipt: str

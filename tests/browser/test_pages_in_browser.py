@@ -407,6 +407,11 @@ def test_the_printed_report_has_no_controls(
         assert [
             button.inner_text() for button in page.locator("button:visible").all()
         ] == []
+        # A4 within margins of 10 mm: the line to sign stands below what is signed
+        page.set_viewport_size(ViewportSize(width=718, height=1047))
+        paper = page.locator(".paper").bounding_box()
+        assert paper is not None
+        assert paper["height"] <= 1047
 
 
 @pytest.mark.parametrize("idle_server", ["sqlite"], indirect=True)

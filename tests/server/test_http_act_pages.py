@@ -133,3 +133,26 @@ def test_acts_are_shown_to_admins_and_auditors_of_all_datasets_alone(
         'href="/ui/acts"'
         in signed_in(idle_server, idle_server.caller("auditor")).get("/").text
     )
+
+
+def test_an_owner_reads_the_acts_on_her_dataset_with_the_names_of_its_keys(
+    idle_server: Server,
+) -> None:
+    dataset, foreign = idle_server.declared(), idle_server.declared()["id"]
+    owner = idle_server.granted(dataset["id"], "owner")
+    grants = owner.http.get(f"/datasets/{dataset['id']}/grants").json()["grants"]
+    names = {grant["key_id"]: grant["key_name"] for grant in grants}
+    browser = signed_in(idle_server, owner)
+    answer = browser.get("/ui/acts", params={"dataset": dataset["id"]})
+    acts = [row[3] for row in _rows(answer.text)]
+    granted = f"Granted {names[owner.id]} {owner.id} the role owner"
+    assert acts[0].startswith(granted)
+    assert acts[-1] == f"Declared the dataset {dataset['name']}."
+    # what all acts are verified with is for those who may see all of them
+    for hidden in ("/ui/acts/verification", "/ui/acts/export", 'href="/ui/acts/1"'):
+        assert hidden not in answer.text, hidden
+    path = f"/ui/acts?dataset={dataset['id']}"
+    assert path in unescape(browser.get(f"/ui/datasets/{dataset['id']}/access").text)
+    assert browser.get("/ui/acts", params={"dataset": foreign}).status_code == 404
+    analyst = signed_in(idle_server, idle_server.granted(dataset["id"], "analyst"))
+    assert analyst.get(path).status_code == 403

@@ -386,7 +386,7 @@ def test_a_person_is_erased_from_the_chosen_members_and_the_page_is_the_receipt(
         if it["kind"] == "unit-erased"
     ]
     assert act["details"]["reference"] == "request 118"
-    assert "for the request request 118" in browser.get("/ui/acts").text
+    assert "(reference: request 118)" in browser.get("/ui/acts").text
     auditor = signed_in(idle_server, idle_server.caller("auditor"))
     assert "No dataset of this population is yours" in auditor.get(form).text
 

@@ -156,6 +156,23 @@ def test_a_purpose_is_one_readable_line(server: Server, purpose: object) -> None
     assert [error["at"] for error in refused.json()["errors"]] == ["/purpose"]
 
 
+def test_the_card_of_a_model_says_for_whom_and_why_it_was_paid(server: Server) -> None:
+    dataset = server.uploaded()["id"]
+    analyst, predictor = (
+        server.granted(dataset, role) for role in ("analyst", "predictor")
+    )
+    job = _spend(server, dataset, analyst)["train"]
+    card = f"/ui/models/{job['model_id']}"
+    page = text_of(signed_in(server, analyst).get(card))
+    assert f"Submitted by test {analyst.id} Purpose {PURPOSE}" in page
+    # whoever may only predict sees no job
+    seen = text_of(signed_in(server, predictor).get(card))
+    assert PURPOSE not in seen
+    assert "Submitted by" not in seen
+    shown = text_of(signed_in(server, analyst).get(f"/ui/jobs/{job['id']}"))
+    assert "Cells the whole dataset" in shown
+
+
 def test_a_form_states_the_purpose_of_its_job(server: Server) -> None:
     dataset = server.uploaded()["id"]
     analyst = server.granted(dataset, "analyst")

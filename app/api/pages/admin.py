@@ -215,6 +215,7 @@ class ActFields(BaseModel):
     kind: ActKind | Literal[""] = ""
     by: Reference = ""
     about: Reference = ""
+    dataset: Reference = ""
 
 
 @act_pages.get("")
@@ -222,12 +223,13 @@ def list_acts(
     visit: Visitor, heads: KeptHeads, page: Page, fields: Annotated[ActFields, Query()]
 ) -> Response:
     """Show administrative acts, newest first, and whether the head outside the database
-    covers them.
+    covers them; of one dataset to its owners, too.
     """
     search = ActSearch(
         kind=EntryKind(fields.kind) if fields.kind else None,
         by=fields.by.strip() or None,
         about=fields.about.strip() or None,
+        dataset=fields.dataset or None,
     )
     found = audit.search_acts(*visit.by, search, page)
     return visit.page(

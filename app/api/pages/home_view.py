@@ -220,12 +220,12 @@ def budget_row(budget: BudgetOut) -> BudgetRow:
         why = f"limited by {limit_in_words(budget.limited_by, budget.population)}"
     reserved = ""
     if account.reserved != "0":
-        reserved = f", {words.spent(account.reserved)} reserved"
+        reserved = f", {account.reserved} reserved"
     state, tone, icon = _state(budget)
     return BudgetRow(
         budget,
-        f"{words.spent(account.charged)} of {account.cap} {symbol} charged{reserved}",
-        f"{words.left_beside(account.cap, account.charged, account.reserved)} {symbol}",
+        f"{account.charged} of {account.cap} {symbol} charged{reserved}",
+        f"{account.remaining} {symbol}",
         fits,
         why,
         state,

@@ -38,6 +38,7 @@ from app.registry.models import ModelFilter
 from app.services import keys, models
 from app.services.authorization import has_role
 from app.services.datasets import show
+from app.services.jobs import show_jobs
 from app.services.pagination import PageRequest
 from app.services.predict import predict as predict_rows
 from app.services.releases import evaluations
@@ -246,6 +247,7 @@ def _card(visit: Visit, model_id: str, shown: _Shown) -> Response:
         "model",
         status=422 if shown.refused else 200,
         model=model,
+        job=show_jobs.jobs_of(*visit.by, [model["job_id"]]).get(model["job_id"]),
         unit=unit_of_dataset(visit, dataset),
         shown=shown,
         row_fields=row_fields(model["schema"], shown.row),

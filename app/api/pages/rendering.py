@@ -172,7 +172,7 @@ def _environment() -> Environment:
         "budget_bar": pictures.budget_bar, "odds_scale": pictures.odds_scale, "meter": pictures.meter,
         "share_class": pictures.share_class,
         "recovered_shares": pictures.recovered_shares, "limit_in_words": limit_in_words,
-        "left_beside": words.left_beside, "query_of": words.query_of, "limited": words.limited, "tree_of": tree_of,
+        "query_of": words.query_of, "limited": words.limited, "tree_of": tree_of,
         "reasons": REASONS,
     }  # fmt: skip
     return environment

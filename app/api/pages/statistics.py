@@ -28,6 +28,7 @@ from app.api.requests import BodyRoute, Page
 from app.core import limits
 from app.core.errors import InvalidRequest
 from app.services.authorization import has_role, require_role
+from app.services.jobs.show_jobs import jobs_of
 from app.services.releases import profiles, statistics, statistics_files
 from app.services.releases.profiles import ProfileRequest
 from app.services.releases.statistics import StatisticsRequest
@@ -61,6 +62,7 @@ def list_statistics(visit: Visitor, dataset: str, page: Page) -> Response:
         dataset=of,
         tabs=tabs_of(visit, of["id"], "Statistics"),
         rows=list(map(summary_row, listed.statistics)),
+        jobs=jobs_of(*visit.by, [released.job_id for released in listed.statistics]),
         following=listed.next,
     )
 
@@ -278,6 +280,7 @@ def _released(
     return visit.page(
         "released_statistics",
         released=released,
+        job=jobs_of(*visit.by, [released.job_id]).get(released.job_id),
         name=name,
         tables=list(map(shown_table, tables)),
         counts_rows=any(table.total for table in tables),

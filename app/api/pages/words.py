@@ -1,10 +1,11 @@
 """Writes amounts, times and administrative acts as words for people.
 
-What is spent rounds up, what is left rounds down. A cap is never rounded.
+Prices round up, what fits rounds down. The amounts of a balance are never rounded: they
+add up to the cap, and equal those of the API and of the ledger.
 """
 
 from collections.abc import Mapping, Sequence
-from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -20,8 +21,6 @@ from grovekeeper_common.limit_words import LimitedBy, limit_in_words
 from grovekeeper_forests.amounts import SYMBOLS
 
 _DIGITS = 4
-_EXACT = 60
-"""More digits than any amount has."""
 _LISTED = 12
 
 
@@ -33,15 +32,6 @@ def spent(amount: str) -> str:
 def left(amount: str) -> str:
     """An amount that is left, with at most four significant digits, rounded down."""
     return _rounded(amount, ROUND_FLOOR)
-
-
-def left_beside(cap: str, charged: str, reserved: str) -> str:
-    """What is left of a cap beside amounts that :func:`spent` writes, with which it adds
-    up to the cap: at most what is left.
-    """
-    with localcontext(prec=_EXACT):
-        rest = Decimal(cap) - Decimal(spent(charged)) - Decimal(spent(reserved))
-    return plain(max(rest, Decimal(0)))
 
 
 def plain(amount: Decimal) -> str:
@@ -270,7 +260,7 @@ def act_in_words(act: ActOut, names: Mapping[str, str]) -> Markup:
     }
     optional = {"expires_at": "", "proposed_by": "", "request": ""}
     if "reference" in details:
-        words["request"] = Markup(", for the request {}").format(details["reference"])
+        words["request"] = Markup(" (reference: {})").format(details["reference"])
     if act.kind == "cap-changed":
         words["entry"] = _link(
             f"/ui/ledger/{details['account']}/entries/{details['sequence']}",

@@ -1,6 +1,6 @@
 """Serves ``/jobs``: lists, shows and cancels jobs of every kind."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from sqlalchemy.orm import Session
@@ -74,20 +74,41 @@ def list_jobs(
                 limit=limit,
                 matching=matching,
             )
-            submitted = queue.submitters(session, ids)
-            names = grants.names_on_datasets(session, principal, submitted.values())
-            return (
-                ListedJob(
-                    **dict(job_out(row, holds)),
-                    submitted_by_name=names.get(submitted[row.id]),
-                )
-                for row in queue.several(session, ids)
-            )
+            return _listed(session, principal, ids, holds)
 
         shown, following = page_of(
             page, fetch, lambda job: job.id, lambda job: len(job.model_dump_json())
         )
         return JobList(jobs=list(shown), next=following)
+
+
+def jobs_of(
+    installation: Installation, principal: Principal, job_ids: Sequence[str]
+) -> dict[str, ListedJob]:
+    """Shows those of several jobs that the caller may see, by id."""
+    with installation.database.read() as session:
+        visible = grants.datasets_with(session, principal, SEE_JOB)
+        listed = _listed(session, principal, job_ids, {})
+        return {
+            job.id: job for job in listed if visible is None or job.dataset in visible
+        }
+
+
+def _listed(
+    session: Session,
+    principal: Principal,
+    job_ids: Sequence[str],
+    holds: Mapping[str, HeldBy],
+) -> Iterator[ListedJob]:
+    submitted = queue.submitters(session, job_ids)
+    names = grants.names_on_datasets(session, principal, submitted.values())
+    return (
+        ListedJob(
+            **dict(job_out(row, holds)),
+            submitted_by_name=names.get(submitted[row.id]),
+        )
+        for row in queue.several(session, job_ids)
+    )
 
 
 def count_jobs(
@@ -164,6 +185,7 @@ def job_out(row: JobRow, holds: Mapping[str, HeldBy]) -> JobOut:
         {
             **row.facts(*_OF_CHARGE, *_FURTHER),
             "dataset": row.dataset_id,
+            "scope": row.parts[0].scope,
             "reason": None if is_queued else row.reason,
             "held_by": hold if is_queued else None,
             "charged": row.charged_at is not None,

@@ -83,8 +83,8 @@ class ActSearch:
         by: id, or a part of the name, of the key that acted.
         about: id, or a part of the name, of a key, dataset, population, model or job
             that the act concerns.
-        dataset: id or name of the dataset that the act concerns. Its owners may search
-            these acts; all others are for auditors.
+        dataset: id of the dataset that the act concerns. Its owners may search these
+            acts; all others are for auditors.
     """
 
     kind: EntryKind | None = None
@@ -138,7 +138,7 @@ def search_acts(
             acts = statements.newest_entries(
                 session, control.CHAIN, before=last or None, limit=limit, chosen=chosen
             )
-            names.update(_names(session, principal, acts))
+            names.update(_names(session, principal, acts, search.dataset))
             return acts
 
         def is_match(act: Entry) -> bool:
@@ -237,7 +237,10 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _names(
-    session: Session, principal: Principal, acts: Sequence[Entry]
+    session: Session,
+    principal: Principal,
+    acts: Sequence[Entry],
+    dataset_id: str | None = None,
 ) -> dict[str, str]:
     ids = sorted({text for act in acts for text in (act.actor, *_texts(act.details))})
     return {
@@ -247,5 +250,5 @@ def _names(
             for dataset_id, named in catalog.named(session, ids).items()
         },
         **models.names(session, ids),
-        **grants.names_of_keys(session, principal, None, ids),
+        **grants.names_of_keys(session, principal, dataset_id, ids),
     }

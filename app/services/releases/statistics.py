@@ -240,7 +240,7 @@ def _released(row: ReleaseRow) -> Statistics:
 
 
 def _summary(row: ReleaseRow) -> StatisticsSummary:
-    return StatisticsSummary(**head(row), **_names(row))
+    return StatisticsSummary(job_id=row.job_id, **head(row), **_names(row))
 
 
 def _names(row: ReleaseRow) -> dict[str, Any]:

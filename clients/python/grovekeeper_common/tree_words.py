@@ -10,7 +10,7 @@ from grovekeeper_common.number_words import share_in_words
 _LINE_HEIGHT = 22
 _INDENT = 28
 _MARGIN = 16
-_LETTER_WIDTH = 8
+_LETTER_WIDTH = 9
 _BAR_WIDTH = 60
 _DIGITS = 4
 

@@ -252,6 +252,7 @@ def _job(**changes: Any) -> ListedJob:
         "kind": "train",
         "algorithm": "rpf",
         "what": "rpf",
+        "scope": {},
         "submitted_by": "key_b",
         "submitted_by_name": "ben",
         "state": "failed",

@@ -41,39 +41,19 @@ def test_spent_rounds_up_and_left_rounds_down(
     assert (words.spent(amount), words.left(amount)) == (spent, left)
 
 
-@pytest.mark.parametrize(
-    ("cap", "charged", "reserved", "left"),
-    [
-        ("100", "0.051", "0", "99.949"),
-        ("12345.6", "0.123456", "1.25", "12344.2265"),
-        ("3", "2.99999", "0", "0"),
-        ("0.5", "1", "0", "0"),
-        (
-            "999999999999.999999999999999999",
-            "1",
-            "0",
-            "999999999998.999999999999999999",
-        ),
-        ("10.50", "0.5", "0", "10"),
-    ],
-)
-def test_what_is_printed_adds_up_to_the_cap(
-    cap: str, charged: str, reserved: str, left: str
-) -> None:
-    assert words.left_beside(cap, charged, reserved) == left
-
-
-def test_no_cap_is_rounded() -> None:
+def test_no_amount_of_a_balance_is_rounded() -> None:
     account = {
-        "unit": "epsilon",
-        "cap": "12345.6",
-        "charged": "0.051",
+        "unit": "mu_squared",
+        "cap": "0.419549658558",
+        "charged": "0.074487827072",
         "reserved": "0",
-        "remaining": "12345.549",
+        "remaining": "0.345061831486",
     }
     module = _environment().get_template("parts.html").module
     text = " ".join(str(Markup(module.amounts(account)).striptags()).split())
-    assert text == "0.051 of 12345.6 ε charged, 0 reserved, 12345.549 left"
+    assert text == (
+        "0.074487827072 of 0.419549658558 μ² charged, 0 reserved, 0.345061831486 left"
+    )
 
 
 @pytest.mark.parametrize(

@@ -821,6 +821,7 @@ def list_grants(call: Remote, dataset: DatasetArgument) -> None:
             "by": "granted_by",
             "key ends": "expires_at",
             "key revoked": "revoked_at",
+            "last used": "last_used_at",
         },
     )
 
