@@ -61,6 +61,7 @@ cells.
 """
 
 _SUSPECTED = {
+    "not-text": suspicions.NUL_CELL,
     "line-break": suspicions.LINE_BREAK,
     "empty": suspicions.NO_MISSING,
     "not-an-integer": suspicions.FRACTIONS,
@@ -184,16 +185,19 @@ class _Column:
                 self._refuse_rows(problem, rows.to_numpy(zero_copy_only=False))
 
     def _suspect(self, undeclared: pa.Array, *, takes_empty: bool) -> None:
-        """Looks for the cause of undeclared values, once for the column. An option that
-        empties cells is no advice where an empty cell is a problem, or unknown as well.
+        """Looks for the cause of undeclared values, once for the column.
+
+        Args:
+            takes_empty: whether an empty cell is neither a problem nor unknown.
         """
         has_no_cause = self.report.suspected in (None, suspicions.NO_LABEL)
         if has_no_cause and len(undeclared):
             sample = undeclared.slice(0, suspicions.SAMPLE).to_pylist()
             suspected = suspicions.of_undeclared(sample, self.declared)
+            if not takes_empty:
+                suspected = suspicions.without_empty(suspected)
             self.report.suspected = suspected
-            if takes_empty or suspected != suspicions.MARK:
-                self.report.option = suspicions.option_of(suspected, sample)
+            self.report.option = suspicions.option_of(suspected, sample)
 
     def _empty(self, is_empty: BoolArray, *, is_legal: bool) -> None:
         if is_legal:
@@ -284,13 +288,18 @@ class NumberColumn(_Column):
             pairs = zip(values, days, strict=True)
             refused = [text for text, day in pairs if day == NO_DAY]
             sample = refused[: suspicions.SAMPLE]
-            suspected = suspicions.of_no_dates(sample)
+            suspected = self._cause(suspicions.of_no_dates(sample))
             option = suspicions.option_of(suspected, sample)
             self._suspected["not-a-date"] = suspected
             self._options["not-a-date"] = option
         of_values = np.array(days, dtype=np.float64)
         found: Float64Array = of_values[texts.indices.to_numpy()]
         return found
+
+    def _cause(self, suspected: str | None) -> str | None:
+        if self._feature.missing:
+            return suspected
+        return suspicions.without_empty(suspected)
 
     def _refused(
         self, cells: pa.Array, is_legal: pa.Array, *, problem: str
@@ -303,7 +312,7 @@ class NumberColumn(_Column):
         if has_no_cause and is_legal.false_count:
             refused = cells.filter(pc.invert(is_legal))
             sample = list(map(str, refused.slice(0, suspicions.SAMPLE).to_pylist()))
-            suspected = suspicions.of_no_numbers(sample)
+            suspected = self._cause(suspicions.of_no_numbers(sample))
             self._suspected[problem] = suspected
             self._options[problem] = suspicions.option_of(suspected, sample)
         self._refuse_rows(problem, ~is_legal.to_numpy(zero_copy_only=False))

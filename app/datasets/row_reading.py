@@ -334,7 +334,8 @@ class Reading:
             mapped.append(
                 replace(cells, row=marks.row, suspected=suspected, option=option)
             )
-        return [cells for cells in mapped if cells.count]
+        counted = [cells for cells in mapped if cells.count]
+        return counted if self._text is not None else list(map(_in_table, counted))
 
     def _unread(self, name: str, problem: str, count: int) -> UnreadColumn:
         read = [column.n_read for column in self.columns]
@@ -394,9 +395,9 @@ class Reading:
         if self._ragged is not None:
             problems.append(replace(self._ragged, count=self._n_ragged_rows))
         # a column knows its cells alone, and not how the file is written
-        suspected = suspicions.SOME_BYTES
-        if self._text is not None:
-            suspected = self._text.suspected_of_bytes
+        if self._text is None:
+            return list(map(_in_table, problems))
+        suspected = self._text.suspected_of_bytes
         option = suspicions.option_of(suspected)
         return [
             replace(problem, suspected=suspected, option=option)
@@ -421,6 +422,10 @@ class Reading:
         with_points = pc.replace_substring(without_points, ",", ".")
         is_like_number = pc.match_substring_regex(cells, LIKE_NUMBER)
         return pc.if_else(is_like_number, with_points, cells)
+
+
+def _in_table(problem: _Counted) -> _Counted:
+    return replace(problem, suspected=suspicions.in_table(problem.suspected))
 
 
 def with_all_problems(

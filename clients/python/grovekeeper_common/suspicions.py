@@ -37,6 +37,7 @@ CONTROLS = "controls where text in Windows-1252 has letters and signs"
 OTHER_ENCODING = "bytes that the stated encoding does not have"
 NO_TEXT = "the file is empty"
 NUL = "a NUL byte: the file is no text, or an export of fixed width; export the table as CSV in UTF-8"
+NUL_CELL = "a NUL in a text, which no declared value has; remove it"
 OPEN_QUOTE = "a quoted name has no end, or text after its quote"
 STRAY_QUOTE = (
     r'text after the quote that ends a cell, such as "a \"b\" c"; '
@@ -369,6 +370,21 @@ def of_unknown_columns(unknown: Mapping[int, str], n_columns: int) -> str | None
     if n_columns == 1 and any(" " in name.strip() for name in names):
         return _TITLE
     return None
+
+
+def without_empty(suspected: str | None) -> str | None:
+    """A cause in a column in which an empty cell is a problem, too: to empty the cell is
+    no advice there.
+    """
+    cause, advice, _ = (suspected or "").partition("; leave the cell empty")
+    if not advice:
+        return suspected
+    return f"{cause}; an empty cell would not be read here, either"
+
+
+def in_table(suspected: str | None) -> str | None:
+    """A cause in a table of Parquet or Arrow, which has no separators."""
+    return suspected and suspected.removesuffix(f"; {_SEPARATORS}")
 
 
 def of_no_numbers(cells: Iterable[str]) -> str | None:

@@ -95,29 +95,35 @@ class CellReader:
             return None
         match feature["type"]:
             case "date":
-                _check_date(text)
+                _check_date(text, feature)
             case "categorical":
                 _check_category(text, feature)
             case _:
-                return _number(text)
+                return _number(text, feature)
         return text or None
 
 
-def _number(text: str) -> int | float | None:
+def _number(text: str, feature: Mapping[str, Any]) -> int | float | None:
     try:
         return number_of(text)
     except ValueError:
         suspected = suspicions.of_no_numbers([text])
-        option = suspicions.option_of(suspected, [text])
-        raise WrongCell("not a number", suspected, option) from None
+    raise _wrong("not a number", suspected, text, feature)
 
 
-def _check_date(text: str) -> None:
+def _check_date(text: str, feature: Mapping[str, Any]) -> None:
     trimmed = text.strip(BLANKS)
     if trimmed and not suspicions.is_date(trimmed):
         suspected = suspicions.of_no_dates([text])
-        option = suspicions.option_of(suspected, [text])
-        raise WrongCell("not a date such as 2024-02-29", suspected, option)
+        raise _wrong("not a date such as 2024-02-29", suspected, text, feature)
+
+
+def _wrong(
+    problem: str, suspected: str | None, text: str, feature: Mapping[str, Any]
+) -> WrongCell:
+    if not feature.get("missing"):
+        suspected = suspicions.without_empty(suspected)
+    return WrongCell(problem, suspected, suspicions.option_of(suspected, [text]))
 
 
 def _check_category(text: str, feature: JsonMapping) -> None:

@@ -36,6 +36,7 @@ ROWS = [
         ("bom.jsonl", '\ufeff{"age": 39, "weight": 1.5, "code": "007"}\r\n{"weight": -2e3, "age": NaN, "code": NaN}'),
         ("bom.json", '\ufeff[{"age": 39, "weight": 1.5, "code": "007"}, {"age": NaN, "weight": -2e3, "code": null}]'),
         ("rows.jsonl", '{"age": 39, "weight": 1.5, "code": "007"}\n\n{"age": null, "weight": -2000.0, "code": null}\n'),
+        ("rows.ndjson", '{"age": 39, "weight": 1.5, "code": "007"}\n{"age": null, "weight": -2000.0, "code": null}\n'),
         ("rows.json", '[{"age": 39, "weight": 1.5, "code": "007"}, {"age": null, "weight": -2e3, "code": null}]'),
         ("body.json", '{"rows": [{"age": 39, "weight": 1.5, "code": "007"}, '
                       '{"age": null, "weight": -2e3, "code": null}]}'),
@@ -320,6 +321,21 @@ def test_numbers_are_those_of_an_upload(tmp_path: Path) -> None:
         WrongUse, match=r"line 2: the cell of weight is not a number: .*comma"
     ):
         prediction_rows.read_rows(tmp_path / "a.csv", SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("missing", "advice"),
+    [(True, "leave the cell empty instead; add --missing NA"), (False, "would not be read here")],
+)  # fmt: skip
+def test_an_empty_cell_is_advice_where_the_model_takes_one(
+    tmp_path: Path, missing: bool, advice: str
+) -> None:
+    feature = {"name": "age", "type": "integer", "missing": missing}
+    (tmp_path / "a.csv").write_text("age\nNA\n")
+    with pytest.raises(WrongUse) as refused:
+        prediction_rows.read_rows(tmp_path / "a.csv", SCHEMA | {"features": [feature]})
+    assert advice in str(refused.value)
+    assert ("--missing" in str(refused.value)) is missing
 
 
 def test_numbers_of_text_are_the_same_with_and_without_pyarrow() -> None:

@@ -3,6 +3,7 @@ refusal names the options.
 """
 
 import datetime
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -169,6 +170,33 @@ def test_marks_with_points_are_suspected_beside_decimal_commas(
     body = f"age;height;city;ill\n39;1,75;Zürich;0\n40;{mark};NA;1\n".encode()
     (problem,) = _refused(ingest, body, Dialect(";", ","))
     assert problem.option == f"missing={mark}"
+
+
+def test_an_empty_cell_is_no_advice_where_it_would_be_refused(tmp_path: Path) -> None:
+    features = [replace(feature, missing=False) for feature in SCHEMA.features]
+    schema = Schema(tuple(features), SCHEMA.label)
+    body = b"age,height,city,ill\nNA,1.5,n/a,0\n39,n/a,NA,0\n"
+    found = _refused(Ingestion(tmp_path, schema), body, RFC_4180)
+    assert [column.option for column in found] == [None, None]
+    assert all("would not be read here" in str(column.suspected) for column in found)
+
+
+@pytest.mark.parametrize(
+    ("cells", "cause"), [(["NA\0", "NA"], "a NUL in a text"), ([None, "NA"], "(missing)")]
+)
+def test_a_table_is_refused_for_no_cause_that_text_alone_has(
+    tmp_path: Path, cells: list[str | None], cause: str
+) -> None:
+    """A table has no encoding, and no separators between its cells."""
+    city = replace(SCHEMA.features[2], missing=False)
+    ingest = Ingestion(tmp_path, Schema((city,), SCHEMA.label))
+    body = body_of(pa.table({"city": cells, "ill": ["0", "1"]}), BodyForm.ARROW_FILE)
+    with pytest.raises(RowsInvalid) as refused:
+        ingest(body, form=BodyForm.ARROW_FILE)
+    (column,) = refused.value.columns
+    assert cause in str(column.suspected)
+    assert "encoding" not in str(column.suspected)
+    assert "separators" not in str(column.suspected)
 
 
 def test_decimal_commas_of_one_column_are_no_advice_against_points_of_another(

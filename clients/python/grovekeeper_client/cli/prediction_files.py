@@ -217,7 +217,7 @@ def _parts(task: Task) -> _Parts:
             parts = _of_tables(raw, task)
         elif form in texts.OF_CSV:
             parts = _of_csv(raw, task)
-        elif form == ".jsonl":
+        elif form in texts.OF_LINES:
             lines = texts.from_json_lines(_unpacked(raw), task.source)
             parts = _of_rows(_with_kept(lines, task), raw, task)
         else:

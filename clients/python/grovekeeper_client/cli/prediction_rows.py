@@ -51,11 +51,11 @@ def read_rows(file: Path, schema: JsonMapping, written: Written = USUAL) -> Rows
             header = header_of(csv.reader(io.StringIO(text, newline="")))
             check_columns(header, schema, aside={schema["label"]["name"]})
         return rows
-    if form not in (".json", ".jsonl") and not content.removeprefix(
+    if form not in (".json", *OF_LINES) and not content.removeprefix(
         codecs.BOM_UTF8
     ).lstrip().startswith((b"[", b"{")):
         raise WrongUse(f"{file} does not say its form: {_FORMS}")
-    return _from_json(content, file, is_lines=form == ".jsonl")
+    return _from_json(content, file, is_lines=form in OF_LINES)
 
 
 _SHOWN_NAMES = 8
@@ -64,6 +64,8 @@ _LEAVE_OUT = (
 )
 OF_CSV = (".csv", ".tsv", ".txt")
 """Endings of files with a header and separated cells."""
+OF_LINES = (".jsonl", ".ndjson")
+"""Endings of JSON Lines."""
 
 
 def form_of(file: Path) -> str:
