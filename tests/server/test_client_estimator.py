@@ -337,6 +337,46 @@ def test_rows_with_categories_are_uploaded_by_a_public_schema() -> None:
             forest.fit(rows, target)
 
 
+@pytest.mark.parametrize(
+    ("classes", "values"),
+    [
+        (["False", "True"], [False, True]),
+        (["0", "1"], [0, 1]),
+        (["0", "1"], [0.0, 1.0]),
+        (["-2", "1"], [-2.0, 1.0]),
+    ],
+)
+def test_labels_of_a_public_schema_are_scored_in_their_own_type(
+    classes: list[str], values: list[Any]
+) -> None:
+    """A score that fails comes after the charge of its fit."""
+    schema = {
+        "features": SCHEMA["features"],
+        "label": {"name": "y", "classes": classes},
+    }
+    frame = pd.DataFrame({"sex": ["Male"] * 60, "age": range(60)})
+    labels = np.array(values * 30)
+    forest = _uploading("typed", max_epsilon=200, bounds=None, schema=schema).fit(
+        frame, labels
+    )
+    assert forest.classes_.dtype == labels.dtype
+    assert 0 <= forest.score(frame, labels) <= 1
+
+
+def test_a_column_of_texts_or_dates_is_named_and_not_quoted() -> None:
+    frame = pd.DataFrame({"age": pd.array([1, None], "Int64"), "who": ["Ann", "Bob"]})
+    frame = frame.assign(day=pd.Timestamp("2024-02-29"), far=["1", 2])
+    with pytest.raises(ValueError, match="other cells: who, day; a public schema"):
+        _uploading("texts").fit(frame, [0, 1])
+
+
+@pytest.mark.parametrize("name", ["epsilon", "max_epsilon"])
+def test_an_amount_that_is_none_is_named(name: str) -> None:
+    forest = _uploading("amounts").set_params(**{name: "0,5"})
+    with pytest.raises(ValueError, match=rf"{name} is no amount: '0,5'"):
+        forest.fit(np.ones((2, 1)), [0, 1])
+
+
 def _regressor(service: Server, **changes: Any) -> PrivateForestRegressor:
     dataset = uploaded_numbers(service)["name"]
     return PrivateForestRegressor(

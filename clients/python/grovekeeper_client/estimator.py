@@ -8,7 +8,8 @@ import tempfile
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
+from contextlib import suppress
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any, Self, TypeAlias
 
@@ -24,7 +25,7 @@ from grovekeeper_client.amounts import Amount, to_text
 from grovekeeper_client.datasets import Dataset
 from grovekeeper_client.errors import ApiProblem
 from grovekeeper_client.models import Model
-from grovekeeper_client.rows import Scalar, plain
+from grovekeeper_client.rows import Scalar, is_missing, plain
 from grovekeeper_client.service import Grovekeeper
 from grovekeeper_common.declared_labels import labels_of
 from grovekeeper_common.json_types import JsonMapping, JsonObject
@@ -96,6 +97,7 @@ def _target_pair(bounds: Any) -> tuple[float, float]:
     )
 
 
+_TRUTHS = {"false": "0", "true": "1"}
 _OF_CLASSES = "the label {!r} has classes: use PrivateForestClassifier"
 _OF_NUMBERS = "the label {!r} is a number: use PrivateForestRegressor"
 
@@ -173,7 +175,7 @@ class _PrivateForest(BaseEstimator, ABC):  # type: ignore[misc]
             rows = uploads.by_schema(X, y, self.schema)
         self.model_ = self._train(self._uploaded(schema, rows), is_counted=False)
         if self.schema is not None:
-            self._describe()
+            self._describe(y)
         return self
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -205,12 +207,12 @@ class _PrivateForest(BaseEstimator, ABC):  # type: ignore[misc]
         return self.service or Grovekeeper()
 
     def _limit(self) -> Decimal:
-        return Decimal(
-            to_text(self.epsilon if self.max_epsilon is None else self.max_epsilon)
-        )
+        if self.max_epsilon is None:
+            return _decimal("epsilon", self.epsilon)
+        return _decimal("max_epsilon", self.max_epsilon)
 
     def _train(self, dataset: Dataset, *, is_counted: bool) -> Model:
-        epsilon = Decimal(to_text(self.epsilon))
+        epsilon = _decimal("epsilon", self.epsilon)
         if is_counted:
             spending.meter_of(self).add(epsilon, limit=self._limit())
         options = {
@@ -229,8 +231,13 @@ class _PrivateForest(BaseEstimator, ABC):  # type: ignore[misc]
             raise
         return job.wait(progress=False)
 
-    def _describe(self) -> None:
-        """Sets the attributes that scikit-learn reads from the schema of the model."""
+    def _describe(self, y: Any = None) -> None:
+        """Sets the attributes that scikit-learn reads from the schema of the model.
+
+        Args:
+            y: PRIVATE labels, of which the type alone is looked at: scores compare
+                predictions with them, after the fit was charged.
+        """
         self.n_features_in_ = len(self.model_.features)
         self.feature_names_in_ = np.array(self.model_.features, dtype=object)
 
@@ -241,6 +248,12 @@ class _PrivateForest(BaseEstimator, ABC):  # type: ignore[misc]
         if self.bounds is None:
             raise ValueError(
                 "an upload needs public bounds or a public schema; bounds taken from X would leak"
+            )
+        others = _columns_of_no_numbers(X)
+        if others:
+            raise ValueError(
+                f"bounds are for columns of numbers, and these have other cells: {', '.join(others)}; a public schema "
+                "(schema=…) declares texts and dates"
             )
         X, y = validate_data(
             self,
@@ -358,7 +371,8 @@ class PrivateForestClassifier(_PrivateForest, ClassifierMixin, BaseEstimator):  
 
     Attributes:
         model_: the trained :class:`~grovekeeper_client.models.Model`.
-        classes_: classes of the label; those of the schema are text.
+        classes_: classes of the label, in the type of ``y`` if that is one of numbers or
+            truth values which all classes have; else those of the schema are text.
         n_features_in_: number of features.
         feature_names_in_: names of the features, where they have names.
     """
@@ -379,9 +393,18 @@ class PrivateForestClassifier(_PrivateForest, ClassifierMixin, BaseEstimator):  
             -1, len(self.classes_)
         )
 
-    def _describe(self) -> None:
+    def _describe(self, y: Any = None) -> None:
         super()._describe()
         self.classes_ = np.array(self.model_.classes)
+        kind = np.asarray(y).dtype
+        if kind.kind not in "biuf":
+            return
+        texts = [_TRUTHS.get(text.lower(), text) for text in self.model_.classes]
+        with suppress(ValueError):  # a class is no such label
+            numbers = np.array(list(map(float, texts)))
+            typed = numbers.astype(kind)
+            if len(set(typed)) == len(texts) and (typed == numbers).all():
+                self.classes_ = typed
 
     def _label(self, y: Any) -> tuple[JsonObject, Sequence[Scalar]]:
         check_classification_targets(y)
@@ -459,6 +482,40 @@ class PrivateForestRegressor(_PrivateForest, RegressorMixin, BaseEstimator):  # 
     def _label(self, y: Any) -> tuple[JsonObject, Sequence[Scalar]]:
         lower, upper = _target_pair(self.target_bounds)
         return {"type": "number", "lower": lower, "upper": upper}, y.tolist()
+
+
+def _decimal(name: str, amount: Amount) -> Decimal:
+    """The amount of a parameter.
+
+    Raises:
+        ValueError: it is no number.
+    """
+    try:
+        return Decimal(to_text(amount))
+    except InvalidOperation:
+        raise ValueError(
+            f"{name} is no amount: {amount!r}; a decimal number such as '0.5' is needed"
+        ) from None
+
+
+def _columns_of_no_numbers(X: Any) -> list[str]:
+    """The columns of a data frame whose PRIVATE cells are no numbers; the error of NumPy
+    would quote a cell.
+    """
+    names = X.columns if hasattr(X, "dtypes") else ()
+    return [str(name) for name in names if not _are_numbers(np.asarray(X[name]))]
+
+
+def _are_numbers(cells: Any) -> bool:
+    if cells.dtype.kind not in "OUSmM":
+        return True
+    try:
+        for cell in cells.ravel().tolist():
+            if not is_missing(cell):
+                float(cell)
+    except (TypeError, ValueError):
+        return False
+    return cells.dtype.kind not in "mM"
 
 
 def _given(options: Mapping[str, Any]) -> dict[str, Any]:

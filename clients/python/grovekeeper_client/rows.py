@@ -445,14 +445,32 @@ def _stream(source: Any) -> Any:
 
     try:
         stream = pyarrow.RecordBatchReader.from_stream(source)
-    except pyarrow.ArrowInvalid:  # a stream of something else, such as one column
-        return None
+    except pyarrow.ArrowInvalid:
+        if not hasattr(source, "columns"):
+            return None  # a stream of something else, such as one column
+        raise TypeError(
+            f"{_with_unread_type(source)} has a type that pyarrow does not read, such as integers of 128 bits: cast it"
+        ) from None
     schema = pyarrow.schema(
         [field.with_type(_without_views(field.type)) for field in stream.schema]
     )
     return pyarrow.RecordBatchReader.from_batches(
         schema, (_as_typed(batch, schema) for batch in stream)
     )
+
+
+def _with_unread_type(source: Any) -> str:
+    """Names the first column of a table that pyarrow does not read."""
+    import pyarrow
+
+    for name in source.columns:
+        try:
+            pyarrow.RecordBatchReader.from_stream(source[[name]])
+        except pyarrow.ArrowInvalid:
+            return f"column {name!r}"
+        except (TypeError, LookupError, AttributeError):
+            break  # a library that selects columns in another way
+    return "a column"
 
 
 def _without_views(kind: Any) -> Any:

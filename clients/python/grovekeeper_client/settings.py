@@ -66,12 +66,16 @@ def read_key(file: Path, name: str) -> str:
         name: of the file, in sentences.
 
     Raises:
-        ValueError: the file cannot be read or is empty.
+        ValueError: the file cannot be read, is no text or is empty.
     """
     try:
         key = file.read_text(encoding="utf-8-sig").strip()
-    except (OSError, UnicodeDecodeError):
-        raise ValueError(f"{name} cannot be read") from None
+    except OSError as error:
+        raise ValueError(f"{name} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:  # which holds the key
+        raise ValueError(
+            f"{name} is not UTF-8 text; older shells of Windows write UTF-16"
+        ) from None
     if not key:
         raise ValueError(f"{name} is empty")
     return key

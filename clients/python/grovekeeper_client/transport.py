@@ -391,6 +391,12 @@ def _reason_of_no_connection(cause: BaseException) -> str:
             return "no TLS connection could be made: an address of a service without TLS begins with http://"
         case socket.gaierror():
             return "no machine of that name is known here"
+        case TimeoutError():
+            return "no connection was made in time: is a firewall or another network between?"
+        case OSError(strerror=str() as why) if not isinstance(
+            cause, ConnectionRefusedError
+        ):
+            return f"no connection can be made ({why})"
         case _:
             return "nothing listens there"
 

@@ -103,7 +103,7 @@ class CellReader:
         return text or None
 
 
-def _number(text: str, feature: Mapping[str, Any]) -> int | float | None:
+def _number(text: str, feature: JsonMapping) -> int | float | None:
     try:
         return number_of(text)
     except ValueError:
@@ -111,7 +111,7 @@ def _number(text: str, feature: Mapping[str, Any]) -> int | float | None:
     raise _wrong("not a number", suspected, text, feature)
 
 
-def _check_date(text: str, feature: Mapping[str, Any]) -> None:
+def _check_date(text: str, feature: JsonMapping) -> None:
     trimmed = text.strip(BLANKS)
     if trimmed and not suspicions.is_date(trimmed):
         suspected = suspicions.of_no_dates([text])
@@ -119,7 +119,7 @@ def _check_date(text: str, feature: Mapping[str, Any]) -> None:
 
 
 def _wrong(
-    problem: str, suspected: str | None, text: str, feature: Mapping[str, Any]
+    problem: str, suspected: str | None, text: str, feature: JsonMapping
 ) -> WrongCell:
     if not feature.get("missing"):
         suspected = suspicions.without_empty(suspected)

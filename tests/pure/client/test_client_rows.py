@@ -415,6 +415,25 @@ def test_rows_of_another_library_that_gives_a_stream_are_a_table(
     assert "view" not in str(written.schema)
 
 
+class OfWideIntegers:
+    """As polars gives integers of 128 bits."""
+
+    columns = ("age", "code")
+
+    def __getitem__(self, names: list[str]) -> Any:
+        return self if "code" in names else pa.table({"age": [1]})
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        raise pa.ArrowInvalid("unsupported format string: '_pli128'")
+
+
+def test_a_column_that_arrow_does_not_know_is_named() -> None:
+    with pytest.raises(
+        TypeError, match="column 'code' has a type that pyarrow does not"
+    ):
+        rows.read(OfWideIntegers(), SCHEMA)
+
+
 def test_a_stream_is_written_while_it_is_read(tmp_path: Path) -> None:
     """A relation of DuckDB may be larger than the memory."""
     schema = pa.schema(

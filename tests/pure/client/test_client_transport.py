@@ -222,7 +222,9 @@ def _refused_certificate() -> ssl.SSLCertVerificationError:
         ),
         (ssl.SSLError("wrong version number"), "begins with http://"),
         (socket.gaierror("x"), "no machine of that name"),
-        (ConnectionRefusedError("x"), "nothing listens there$"),
+        (ConnectionRefusedError(111, "refused"), "nothing listens there$"),
+        (TimeoutError("timed out"), "no connection was made in time"),
+        (OSError(113, "No route to host"), r"\(No route to host\)$"),
     ],
 )
 def test_what_kept_a_connection_from_being_made_is_said(
@@ -626,3 +628,19 @@ def test_an_unusable_key_is_refused_and_not_shown(
             {name: text.format(folder=home.parent) for name, text in environ.items()}
         )
     assert ADMIN_KEY not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "cause"),
+    [
+        ("absent.key", "cannot be read: No such file"),
+        ("", "cannot be read: Is a directory"),
+        ("utf16.key", "is not UTF-8 text; .* UTF-16"),
+    ],
+)
+def test_the_cause_is_said_why_a_key_file_gives_no_key(
+    name: str, cause: str, tmp_path: Path
+) -> None:
+    (tmp_path / "utf16.key").write_text(ADMIN_KEY, encoding="utf-16")
+    with pytest.raises(ValueError, match=cause):
+        settings.key_of({"GROVEKEEPER_API_KEY_FILE": str(tmp_path / name)})
