@@ -2,16 +2,17 @@
 notice them.
 
 ``python -m tests.privacy.mutants [MODULE …]`` collects the tests of ``FOLDERS``, notes
-which functions each of them enters, and changes the code of a fork of this process for
+which lines each of them enters, and changes the code of a fork of this process for
 each mutant; the working tree stays as it is. In the fork the tests that enter the
-changed function run until one fails, first the fast ones and those that noticed other
-mutants of the module. Tests that name the module come before all others, which run on
-what those did not notice. The command prints every mutant that no test notices, and
-fails if one of them is not in the list of ``WITHOUT_EFFECT`` with a reason, or if the
-list names a mutant that is not made any more.
+changed line run until one fails, first the fast ones and those that noticed other
+mutants of the function and of the module. Tests that name the module come first, then
+those of files that import such a file, then all others; each run on what those before
+did not notice. The command prints every mutant that no test notices, and fails if one
+of them is not in the list of ``WITHOUT_EFFECT`` with a reason, or if the list names a
+mutant that is not made any more.
 
 A run that was stopped goes on where it ended: a mutant is not judged again while its
-module and the test that noticed it are as they were. ``--anew`` judges all of them.
+module and the test that noticed it are as they were, but for comments. ``--anew`` judges all of them.
 ``--keep`` adds what was noticed to a file of the repository, so that the next developer
 goes on there: a whole run takes hours.
 """
@@ -30,29 +31,31 @@ import re
 import signal
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from itertools import accumulate
 from pathlib import Path
-from types import CodeType, FunctionType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import pytest
 from _pytest.runner import call_and_report
 from sqlalchemy.exc import SQLAlchemyError
 
+from tests.privacy.marked_lines import (
+    Functions,
+    Lines,
+    MarkedLines,
+    codes_of,
+    functions_of_process,
+)
 from tests.privacy.mutations import (
     PRODUCT,
     ROOT,
-    SOURCES,
     Mutant,
-    bits,
     file_of,
-    module_of,
     modules,
     mutants_of,
     tree_of,
@@ -145,19 +148,35 @@ A mutant that no test notices runs once more with such fixtures of its own, if t
 enter the changed function.
 """
 
+_DISTANCES: Final = (
+    "that name the modules",
+    "of files that import others that do",
+    "beyond them",
+)
+"""Tests by what notices a change of a module soonest. The first are few for each module,
+so that a run which is stopped early has judged most changes.
+"""
+
 _TRACED_TOGETHER: Final = 100
 _WORTH_OF_WORD: Final = 4
 """A test whose name shares a word with a change runs as early as one that noticed so
 many changes of the module.
 """
 
-_LIMIT_S: Final = 10.0
+_WORTH_OF_SCOPE: Final = 4
+"""The same for a change of the same function that it noticed, beside that of the
+module.
+"""
+
+_LIMIT_S: Final = 4.0
 """CPU time of a test of a mutant beyond three times that without a change. An endless
 loop counts as noticed.
 """
 
-_WAIT_S: Final = 40.0
-"""The same in time of the clock, for a test that waits: a busy machine is slow."""
+_WAIT_S: Final = 10.0
+"""The same in time of the clock, for a test that waits. A busy machine gets more time,
+as many times as there are processes for each of its processors.
+"""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -187,6 +206,11 @@ def main(arguments: Sequence[str]) -> int:
         help="judge mutants again that were judged in an earlier run",
     )
     parser.add_argument(
+        "--near",
+        action="store_true",
+        help="leave to another run what no test notices of those that name its module",
+    )
+    parser.add_argument(
         "--keep",
         action="store_true",
         help="add what was noticed to the repository, also by earlier runs here, and what is out of date leaves it",
@@ -197,7 +221,7 @@ def main(arguments: Sequence[str]) -> int:
     ]
     is_complete = not given.modules
     by = {"n_processes": given.processes, "seconds": given.seconds, "anew": given.anew}
-    status = run(mutants, FOLDERS, is_complete=is_complete, **by)
+    status = run(mutants, FOLDERS, is_complete=is_complete, is_near=given.near, **by)
     if given.keep:
         keep()
     return status
@@ -211,6 +235,7 @@ def run(
     n_processes: int = 2,
     seconds: float = 60.0,
     anew: bool = False,
+    is_near: bool = False,
 ) -> int:
     """Runs mutants against the tests of folders; returns 1 where one survives without a
     reason, else 0.
@@ -226,6 +251,7 @@ def run(
         _judged(unlisted) if not anew else {},
         n_processes=n_processes,
         seconds=seconds,
+        is_near=is_near,
     )
     options = [
         "-q",
@@ -265,7 +291,7 @@ def run(
         reasons.keys() - {mutant.key for mutant in mutants} if is_complete else set()
     )
     for key in survivors:
-        print(SURVIVED.upper(), key)
+        print("LEFT" if is_near else SURVIVED.upper(), key)
     for name in server.failing:
         print("FAILS WITHOUT A CHANGE", name)
     for key in sorted(stale):
@@ -295,13 +321,17 @@ class _Server:
         *,
         n_processes: int,
         seconds: float,
+        is_near: bool,
     ) -> None:
         self.mutants, self.outcomes = mutants, judged
         self.failing = list[str]()
         self._n_processes, self._seconds = n_processes, seconds
+        self._is_near = is_near
         self._noticed = defaultdict[str, Counter[str]](Counter)
+        for key, outcome in _earlier().items():
+            self._note(key, outcome)
         self._failed = False
-        self._shared = dict[str, _Lines]()
+        self._shared = dict[str, Lines]()
         self._shared_by = dict[str, set[str]]()
 
     @pytest.hookimpl(trylast=True)
@@ -332,8 +362,8 @@ class _Server:
         assert not session.testsfailed, "tests that cannot be collected"
         self._items = {item.nodeid: item for item in session.items}
         self._share()
-        gc.unfreeze()  # frozen objects are not listed
-        self._functions = _functions()
+        self._functions, self._caches = functions_of_process(), _caches()
+        self._forget_results()
         gc.freeze()  # so that forks share their memory
         PROGRESS.parent.mkdir(exist_ok=True)
         with tempfile.TemporaryDirectory() as folder, PROGRESS.open("a") as progress:
@@ -341,24 +371,26 @@ class _Server:
             unknown = [
                 mutant for mutant in self.mutants if mutant.key not in self.outcomes
             ]
-            for module in dict.fromkeys(mutant.module for mutant in unknown):
-                self._run(
-                    [mutant for mutant in unknown if mutant.module == module],
-                    is_near=True,
-                )
-            survivors = [
-                mutant for mutant in unknown if self.outcomes[mutant.key] == SURVIVED
-            ]
-            if survivors:
-                self._run(survivors, is_near=False)
+            for distance in _DISTANCES[: 1 if self._is_near else None]:
+                for module in dict.fromkeys(mutant.module for mutant in unknown):
+                    self._run(
+                        [mutant for mutant in unknown if mutant.module == module],
+                        distance,
+                    )
+                unknown = [
+                    mutant
+                    for mutant in unknown
+                    if self.outcomes[mutant.key] == SURVIVED
+                ]
         return True
 
     def _share(self) -> None:
-        """Makes the fixtures of ``_SHARED``, and notes which functions they enter."""
+        """Makes the fixtures of ``_SHARED``, and notes which lines they enter."""
+        marks = MarkedLines(functions_of_process())
         for name in _SHARED:
             for item in self._items.values():
                 if item.session._fixturemanager.getfixturedefs(name, item):
-                    with _entered() as lines:
+                    with marks.entered() as lines:
                         call_and_report(item, "setup", log=False)
                         item._request.getfixturevalue(name)  # type: ignore[attr-defined]
                         # see _run_item
@@ -368,19 +400,20 @@ class _Server:
                     self._shared[name] = lines
                     item._initrequest()  # type: ignore[attr-defined]
                     break
+        marks.undo()
 
-    def _run(self, mutants: Sequence[Mutant], *, is_near: bool) -> None:
-        """Runs the tests that name the module of a mutant, or all others."""
+    def _run(self, mutants: Sequence[Mutant], distance: str) -> None:
+        """Runs the tests at a distance of ``_DISTANCES`` from the module of a mutant."""
         began, before = time.monotonic(), _earlier()
         waiting, running = list(reversed(mutants)), dict[int, tuple[Mutant, Path]]()
         chosen = {
-            module: self._chosen(module, is_near=is_near)
+            module: self._chosen(module, distance)
             for module in {mutant.module for mutant in mutants}
         }
         entered, durations = self._traced(sorted(set().union(*chosen.values())))
-        n_done, which = 0, "that name the modules" if is_near else "beyond them"
+        n_done, duration = 0, sum(durations.values())
         print(
-            f"{len(waiting)} mutants, {len(durations)} tests {which}: {sum(durations.values()):.0f} s",
+            f"{len(waiting)} mutants, {len(durations)} tests {distance}: {duration:.0f} s",
             flush=True,
         )
         while waiting or running:
@@ -403,8 +436,9 @@ class _Server:
                 os.killpg(pid, signal.SIGKILL)  # what its tests started
             mutant, output = running.pop(pid)
             outcome, n_done = output.read_text(), n_done + 1
-            self._note(mutant, outcome)
-            if not is_near or outcome != SURVIVED:
+            self.outcomes[mutant.key] = outcome
+            self._note(mutant.key, outcome)
+            if outcome != SURVIVED or distance == _DISTANCES[-1]:
                 self._progress.write(
                     json.dumps([mutant.key, outcome, _basis(mutant, outcome)]) + "\n"
                 )
@@ -415,27 +449,30 @@ class _Server:
                     flush=True,
                 )
 
-    def _note(self, mutant: Mutant, outcome: str) -> None:
-        self.outcomes[mutant.key] = outcome
-        self._noticed[mutant.module][outcome.removeprefix(_ENDED)] += 1
+    def _note(self, key: str, outcome: str) -> None:
+        """Counts what a test noticed in a scope, and in its module."""
+        scope = key.partition(" | ")[0]
+        for place in (scope, scope.partition(":")[0]):
+            self._noticed[place][outcome.removeprefix(_ENDED)] += 1
 
-    def _chosen(self, module: str, *, is_near: bool) -> list[str]:
+    def _chosen(self, module: str, distance: str) -> list[str]:
         return [
             name
             for name, item in self._items.items()
-            if (module in _named(item.path)) == is_near
+            if _distance(item.path, module) == distance
         ]
 
     def _tests(
         self,
         mutant: Mutant,
-        entered: dict[str, _Lines],
+        entered: dict[str, Lines],
         durations: dict[str, float],
         *,
         first: str,
     ) -> tuple[list[str], list[str]]:
         """The tests of a mutant, and those that run again with fixtures of their own."""
-        lines, noticed = mutant.lines, self._noticed[mutant.module]
+        lines, in_module = mutant.lines, self._noticed[mutant.module]
+        in_scope = self._noticed[f"{mutant.module}:{mutant.scope}"]
         is_function = _code_of(mutant) in self._functions
         places = (
             {mutant.module: lines}
@@ -445,7 +482,10 @@ class _Server:
         enter = {name for name in durations if _meets(entered[name], places)}
         words = _words(mutant.key)
         worth = {
-            name: 1 + noticed[name] + _WORTH_OF_WORD * len(_words(name) & words)
+            name: 1
+            + in_module[name]
+            + _WORTH_OF_SCOPE * in_scope[name]
+            + _WORTH_OF_WORD * len(_words(name) & words)
             for name in enter
         }
         prices = {name: durations[name] / worth[name] for name in enter}
@@ -454,7 +494,9 @@ class _Server:
         )
         by_time.sort(key=lambda name: name != first)
         fixtures = {
-            name for name, entered in self._shared.items() if _meets(entered, places)
+            name
+            for name, entered in self._shared.items()
+            if not self._is_near and _meets(entered, places)
         }
         again = sorted(
             (name for name in durations if self._shared_by.get(name, set()) & fixtures),
@@ -475,7 +517,7 @@ class _Server:
 
     def _traced(
         self, names: Sequence[str]
-    ) -> tuple[dict[str, _Lines], dict[str, float]]:
+    ) -> tuple[dict[str, Lines], dict[str, float]]:
         """For each test, the lines that it enters, and its duration."""
         kept = pickle.loads(TRACES.read_bytes()) if TRACES.exists() else {}
         kept = {
@@ -522,28 +564,29 @@ class _Server:
             name: kept[name][1] for name in names
         }
 
-    def _text(self, name: str, entered: _Lines) -> str:
+    def _text(self, name: str, entered: Lines) -> str:
         """A digest of a test's file and of the files that it entered."""
         paths = [self._items[name].path, *map(file_of, sorted(entered))]
-        return _digest(tuple(path for path in paths if path.exists()))
+        texts = "".join(_digest((path,)) for path in paths if path.exists())
+        return hashlib.sha256(texts.encode()).hexdigest()[:16]
 
     def _trace(self, names: list[str], output: Path) -> None:
         _quiet()
-        traces = dict[str, tuple[float, _Lines, set[str] | None]]()
+        traces = dict[str, tuple[float, Lines, set[str] | None]]()
+        marks = MarkedLines(self._functions)
         for name in names:
-            _forget_results()
-            began = time.perf_counter()
-            with _entered() as entered:
+            self._forget_results()
+            began = _unhindered()
+            with marks.entered() as entered:
                 self._run_item(name)
-            traces[name] = (
-                time.perf_counter() - began,
-                entered,
-                self._shared_by.get(name, set()),
-            )
-            if self._failed:
-                traces[name], self._failed = (*traces[name][:2], None), False
+            shared = None if self._failed else self._shared_by.get(name, set())
+            traces[name], self._failed = (_unhindered() - began, entered, shared), False
         output.write_bytes(pickle.dumps(traces))
         os._exit(0)
+
+    def _forget_results(self) -> None:
+        for clear in self._caches:
+            clear()
 
     def _fork(
         self,
@@ -563,7 +606,6 @@ class _Server:
             _quiet()
             for number in (signal.SIGALRM, signal.SIGPROF):
                 signal.signal(number, signal.SIG_DFL)  # ends the fork
-            _forget_results()
             outcome = self._outcome(mutant, tests, again, durations, output)
         finally:
             output.write_text(outcome)
@@ -585,7 +627,7 @@ class _Server:
                 self._items[names[0]].session._setupstate.teardown_exact(None)
             for name in names:
                 output.write_text(_ENDED + name)
-                signal.alarm(int(_WAIT_S + 3 * durations[name]))
+                signal.alarm(int(_slowness() * (_WAIT_S + 3 * durations[name])))
                 signal.setitimer(signal.ITIMER_PROF, _LIMIT_S + 3 * durations[name])
                 self._run_item(name)
                 if self._failed:
@@ -608,70 +650,35 @@ def _quiet() -> None:
     os.dup2(nowhere, 2)
 
 
-def _forget_results() -> None:
-    """Empties the caches of functions of the application."""
-    for module in list(sys.modules.values()):
-        if getattr(module, "__name__", "").startswith(PRODUCT):
-            for value in list(vars(module).values()):
-                for member in [
-                    value,
-                    *(vars(value).values() if isinstance(value, type) else ()),
-                ]:
-                    clear = getattr(member, "cache_clear", None)
-                    if clear is not None:
-                        clear()
-
-
-_Lines: TypeAlias = dict[str, int]
-"""Lines of modules, a bit for each."""
-
-_ENTERED: Final = dict[CodeType, set[int]]()
-"""One for all tests of a process: a thread that a library keeps goes on noting where it
-began to.
-"""
-
-_OF_APP: Final = dict[CodeType, int]()
-"""How many lines a function of the application has, with that of its name; 0 for any
-other.
-"""
-
-
-def _note(frame: Any, _event: str, _argument: object) -> Any:
-    code = frame.f_code
-    if code not in _OF_APP:
-        is_of_app = code.co_filename.startswith(SOURCES)
-        _OF_APP[code] = (
-            len({line for *_, line in code.co_lines() if line}) if is_of_app else 0
+def _caches() -> list[Callable[[], None]]:
+    """What empties the caches of functions of the application."""
+    return [
+        clear
+        for module in list(sys.modules.values())
+        if getattr(module, "__name__", "").startswith(PRODUCT)
+        for value in list(vars(module).values())
+        for member in (
+            value,
+            *(vars(value).values() if isinstance(value, type) else ()),
         )
-    return _note_line(frame) if len(_ENTERED.get(code, ())) < _OF_APP[code] else None
+        if (clear := getattr(member, "cache_clear", None)) is not None
+    ]
 
 
-def _note_line(frame: Any, *_: object) -> Any:
-    lines = _ENTERED.setdefault(frame.f_code, set())
-    lines.add(frame.f_lineno)
-    # nothing is left to note: long loops run as fast as ever
-    frame.f_trace_lines = len(lines) < _OF_APP[frame.f_code]
-    return _note_line
+def _unhindered() -> float:
+    """A clock that stands while the main thread waits for a processor: other processes
+    of a busy machine make no test longer.
+    """
+    waited = Path("/proc/self/schedstat")
+    ns = int(waited.read_text().split()[1]) if waited.exists() else 0
+    return time.perf_counter() - ns / 1e9
 
 
-@contextmanager
-def _entered() -> Iterator[_Lines]:
-    """The lines of the application that a block enters, in any thread."""
-    entered: _Lines = {}
-    _ENTERED.clear()
-    sys.settrace(_note)
-    threading.settrace(_note)
-    try:
-        yield entered
-    finally:
-        sys.settrace(None)
-        threading.settrace(None)
-        for code, lines in list(_ENTERED.items()):
-            module = module_of(code.co_filename)
-            entered[module] = entered.get(module, 0) | bits({*lines})
+def _slowness() -> float:
+    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
-def _meets(entered: _Lines, places: _Lines) -> bool:
+def _meets(entered: Lines, places: Lines) -> bool:
     return any(entered.get(module, 0) & lines for module, lines in places.items())
 
 
@@ -701,45 +708,43 @@ def _different_first(
     return sorted(dearer, key=dearer.__getitem__)
 
 
+def _distance(path: Path, module: str) -> str:
+    """How far a file of tests is from a module: one of ``_DISTANCES``."""
+    near, middle, far = _DISTANCES
+    if module in _imported(path):
+        return near
+    return middle if module in _imported_in_all(path) else far
+
+
 @cache
-def _named(path: Path) -> frozenset[str]:
-    """The modules that a file of tests names, with what it imports of the tests and the
-    fixtures above it.
-    """
-    files, names = (
-        [
-            path,
-            *(
-                folder / "conftest.py"
-                for folder in path.parents
-                if ROOT in folder.parents
-            ),
-        ],
-        set[str](),
-    )
-    seen = set[Path]()
-    while files:
-        file = files.pop()
-        if file in seen or not file.exists():
-            continue
-        seen.add(file)
-        for node in ast.walk(ast.parse(file.read_text())):
-            own = (
-                [alias.name for alias in node.names]
-                if isinstance(node, ast.Import)
-                else []
-            )
-            if isinstance(node, ast.ImportFrom):
-                own = [
-                    f"{node.module}",
-                    *(f"{node.module}.{alias.name}" for alias in node.names),
-                ]
-            names.update(own)
-            files += [file_of(name) for name in own if name.startswith("tests.")]
+def _imported(path: Path) -> frozenset[str]:
+    """The names that a file imports, with their modules."""
+    names = set[str]()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names.add(f"{node.module}")
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
     return frozenset(names)
 
 
 @cache
+def _imported_in_all(path: Path) -> frozenset[str]:
+    """The same of a file of tests, of what it imports of the tests, and of the fixtures
+    above it.
+    """
+    above = [folder for folder in path.parents if ROOT in folder.parents]
+    files, seen = [path, *(folder / "conftest.py" for folder in above)], set[Path]()
+    while files:
+        file = files.pop()
+        if file not in seen and file.exists():
+            seen.add(file)
+            names = _imported(file)
+            files += [file_of(name) for name in names if name.startswith("tests.")]
+    return frozenset().union(*map(_imported, seen))
+
+
 @cache
 def _digest(paths: tuple[Path, ...]) -> str:
     texts = b"".join(path.read_bytes() for path in paths)
@@ -747,8 +752,8 @@ def _digest(paths: tuple[Path, ...]) -> str:
 
 
 def _basis(mutant: Mutant, outcome: str) -> str:
-    """A digest of the texts that an outcome follows from: of all for a survivor, else
-    of the module and of the test.
+    """A digest of what an outcome follows from: of all texts for a survivor, else of
+    the statements of the module and of the test.
     """
     if outcome == SURVIVED:
         folders = ("app", "clients", "packages", "tests")
@@ -758,42 +763,29 @@ def _basis(mutant: Mutant, outcome: str) -> str:
             )
         )
     test = ROOT / outcome.removeprefix(_ENDED).partition("::")[0]
-    return _digest((file_of(mutant.module), *([test] if test.is_file() else [])))
+    files = [file_of(mutant.module), *([test] if test.is_file() else [])]
+    statements = "".join(map(_statements, files))
+    return hashlib.sha256(statements.encode()).hexdigest()[:16]
 
 
-def _codes(code: CodeType) -> list[CodeType]:
-    return [
-        code,
-        *(
-            inner
-            for const in code.co_consts
-            if isinstance(const, CodeType)
-            for inner in _codes(const)
-        ),
-    ]
-
-
-_Functions: TypeAlias = dict[tuple[str, str], list[FunctionType]]
-"""Functions of a process, by file and qualified name."""
-
-
-def _functions() -> _Functions:
-    functions = defaultdict[tuple[str, str], list[FunctionType]](list)
-    for value in gc.get_objects():
-        if isinstance(value, FunctionType) and value.__code__.co_filename.startswith(
-            SOURCES
-        ):
-            functions[value.__code__.co_filename, value.__code__.co_qualname].append(
-                value
-            )
-    return dict(functions)
+@cache
+def _statements(path: Path) -> str:
+    """The text of a file without comments and docstrings."""
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list) and isinstance(body[0], ast.Expr):
+            value = body[0].value
+            if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                body[0] = ast.Pass()
+    return ast.unparse(tree)
 
 
 def _code_of(mutant: Mutant) -> tuple[str, str]:
     return str(file_of(mutant.module)), mutant.scope
 
 
-def _apply(mutant: Mutant, functions: _Functions) -> bool:
+def _apply(mutant: Mutant, functions: Functions) -> bool:
     """Changes one of the functions of this process, or a constant wherever it was
     imported.
 
@@ -804,10 +796,7 @@ def _apply(mutant: Mutant, functions: _Functions) -> bool:
         Whether the module can be imported with the change.
     """
     tree, path = tree_of(mutant), str(file_of(mutant.module))
-    changed = {
-        (code.co_qualname, code.co_firstlineno): code
-        for code in _codes(compile(tree, path, "exec"))
-    }
+    changed = codes_of(tree, path)
     for function in functions.get(_code_of(mutant), []):
         code = function.__code__
         function.__code__ = changed[(code.co_qualname, code.co_firstlineno)]

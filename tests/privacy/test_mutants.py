@@ -2,8 +2,10 @@
 survivor without a reason.
 """
 
+import ast
 import inspect
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,7 +17,8 @@ from typing import TypeAlias
 import pytest
 
 from app.core import stamps
-from tests.privacy import mutants, mutations
+from tests.privacy import marked_lines, mutants, mutations
+from tests.privacy.marked_lines import MarkedLines, functions_of_process
 from tests.privacy.mutations import ROOT, Mutant, modules, mutants_of, tree_of
 from tests.support.line_process import line_process
 from tests.support.sources import name_of, sources
@@ -49,12 +52,13 @@ def run(process: Callable[..., str], tmp_path: Path) -> Run:
         part: str = "",
         is_complete: bool = False,
         anew: bool = False,
+        is_near: bool = False,
     ) -> tuple[int, str]:
         (tmp_path / "reasons.json").write_text(
             json.dumps([{"reason": "harmless", "mutants": listed}])
         )
         chosen = {"module": module, "part": part, "test": TEST}
-        options = {"is_complete": is_complete, "anew": anew}
+        options = {"is_complete": is_complete, "anew": anew, "is_near": is_near}
         answer = process({"folder": str(tmp_path), **chosen, **options})
         status, printed = json.loads(answer)
         return status, printed
@@ -103,6 +107,15 @@ def test_a_survivor_without_a_reason_fails_and_so_does_a_reason_without_a_mutant
     )
     assert status == 1
     assert "NOT MADE ANY MORE app.gone:name | 1 | 2" in output
+
+
+def test_a_run_of_near_tests_leaves_what_they_do_not_notice(run: Run) -> None:
+    part = "inverse_scale=2 * event.inverse_scale"
+    status, output = run(NOISE, listed=[], part=part, is_near=True)
+    assert status == 1
+    assert "LEFT" in output
+    assert "beyond them" not in output
+    assert "SURVIVED" not in output
 
 
 def test_each_mechanism_and_charge_has_mutants() -> None:
@@ -298,24 +311,91 @@ def test_tests_of_the_same_lines_come_after_those_of_others() -> None:
     assert mutants._different_first(prices, lines) == list("acbde")
 
 
-def test_the_lines_that_a_block_runs_are_noted_in_every_thread() -> None:
+@pytest.fixture
+def marks() -> Iterator[MarkedLines]:
+    functions = functions_of_process()
+    file = mutations.file_of("app.core.stamps")
+    chosen = {place: functions[place] for place in functions if place[0] == str(file)}
+    marked_lines = MarkedLines(chosen)
+    yield marked_lines
+    marked_lines.undo()
+
+
+def test_the_lines_that_a_block_runs_are_noted_in_every_thread_and_fork(
+    marks: MarkedLines,
+) -> None:
     def in_a_thread() -> None:
         thread = Thread(target=stamps.is_id, args=("x",))
         thread.start()
         thread.join()
 
+    def in_a_fork() -> None:
+        pid = os.fork()
+        if pid == 0:
+            stamps.is_id("x")
+            os._exit(0)
+        os.waitpid(pid, 0)
+
     noted = []
-    for act in (in_a_thread, lambda: stamps.is_id("x")):
-        with mutants._entered() as entered:
+    for act in (in_a_thread, in_a_fork, lambda: stamps.is_id("x")):
+        with marks.entered() as entered:
             act()
         noted.append(entered)
-    assert noted[0] == noted[1]
+    assert noted[0] == noted[1] == noted[2]
     first = inspect.getsourcelines(stamps.is_id)[1]
     assert (
         noted[0]["app.core.stamps"] & ~mutations.bits(range(first, first + 9))
         == 0
         != noted[0]["app.core.stamps"]
     )
+
+
+def test_functions_are_as_they_were_after_their_lines_were_marked() -> None:
+    before = stamps.is_id.__code__
+    marked_lines = MarkedLines(functions_of_process())
+    assert stamps.is_id.__code__ is not before
+    marked_lines.undo()
+    assert stamps.is_id.__code__ is before
+
+
+def test_each_change_of_a_function_is_on_a_line_that_is_marked() -> None:
+    """Otherwise no test would be known that enters it."""
+    for module in modules():
+        tree = marked_lines.marked(ast.parse(mutations.file_of(module).read_text()))
+        of_marks = mutations.bits(
+            node.lineno
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Name) and node.id == marked_lines.MARKS
+        )
+        functions = {scope for scope, node in mutations._scopes(tree) if is_def(node)}
+        for mutant in mutants_of(module):
+            assert mutant.scope not in functions or mutant.lines & of_marks, mutant
+
+
+def is_def(node: ast.AST) -> bool:
+    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+
+
+def test_a_test_has_more_time_where_others_wait_for_a_processor(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    for load, expected in ((0.1, 1.0), (2.0, 1.0), (12.0, 6.0)):
+        monkeypatch.setattr(os, "getloadavg", lambda load=load: (load, 0.0, 0.0))
+        assert mutants._slowness() == expected
+
+
+def test_a_comment_or_docstring_is_no_reason_to_judge_again(tmp_path: Path) -> None:
+    texts = {
+        "first": 'def f(a):\n    """Adds."""\n    return a + 1\n',
+        "same": "def f(a):\n    'Adds one.'\n    return a + 1  # more\n",
+        "other": "def f(a):\n    'Adds one.'\n    return a + 2\n",
+    }
+    statements = {}
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+        statements[name] = mutants._statements(tmp_path / name)
+    assert statements["first"] == statements["same"] != statements["other"]
 
 
 def test_what_is_read_by_position_is_the_first() -> None:
