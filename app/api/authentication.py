@@ -40,6 +40,7 @@ from app.services.authorization import (
     authenticate_and_keep,
     cached,
     confirm,
+    credential_digest,
     credential_of,
 )
 from app.services.installation import Installation, require_writable
@@ -264,7 +265,7 @@ def _credentials_name(scope: Scope) -> bytes:
         if is_page(scope["path"])
         else credential_of(_authorization(scope))
     )
-    return hashlib.sha256((text or "").encode("utf-8", "surrogatepass")).digest()
+    return credential_digest(text or "")
 
 
 def _authorization(scope: Scope) -> str | None:

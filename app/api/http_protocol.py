@@ -11,6 +11,7 @@ import socket
 from asyncio.events import TimerHandle
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NoReturn, TypeAlias
 from weakref import WeakKeyDictionary
@@ -67,6 +68,7 @@ class _Ignored(list[tuple[bytes, bytes]]):
 _IGNORED = _Ignored()
 
 
+@dataclass(eq=False)
 class _Seats:
     """The connections of one server: those of each key, and those that sent no valid
     key yet, the oldest first.
@@ -75,11 +77,10 @@ class _Seats:
         rounds: begin the requests on all of them.
     """
 
-    def __init__(self) -> None:
-        self.rounds = Rounds()
-        self._without_key: dict[BoundedHttp, None] = {}
-        self._of_keys: dict[BoundedHttp, str] = {}
-        self._n_of_keys: Counter[str] = Counter()
+    rounds: Rounds = field(default_factory=Rounds)
+    _without_key: "dict[BoundedHttp, None]" = field(default_factory=dict)
+    _of_keys: "dict[BoundedHttp, str]" = field(default_factory=dict)
+    _n_of_keys: Counter[str] = field(default_factory=Counter)
 
     def take(self, connection: "BoundedHttp") -> None:
         """Give a seat to a new connection, if need be that of the oldest without a

@@ -6,10 +6,12 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from app.core import limits
 
 
+@dataclass(eq=False)
 class Rounds:
     """Begins the requests of one server, some in each round of the event loop; keys
     take turns.
@@ -20,12 +22,11 @@ class Rounds:
     one in a round, requests without a known key wait: a key may be among those behind.
     """
 
-    def __init__(self) -> None:
-        self._waiting: dict[str | None, deque[Callable[[], bool]]] = {}
-        self._is_full = False
-        self._used_s = 0.0
-        self._accepts = False
-        self._n_accepted = 0
+    _waiting: dict[str | None, deque[Callable[[], bool]]] = field(default_factory=dict)
+    _is_full: bool = False
+    _used_s: float = 0.0
+    _accepts: bool = False
+    _n_accepted: int = 0
 
     def accepted(self) -> None:
         """A connection was made."""

@@ -110,7 +110,7 @@ def cached(installation: Installation, authorization: str | None) -> Principal |
     """
     credential, principal = credential_of(authorization), None
     if credential is not None:
-        principal = installation.authority.get(_name(credential))
+        principal = installation.authority.get(credential_digest(credential))
     return principal
 
 
@@ -131,10 +131,10 @@ def authenticate_and_keep(
         principal = authenticate(installation, authorization, provider=provider)
         return principal, _valid_s(installation, principal)
 
-    return installation.authority.read(_name(credential), read)
+    return installation.authority.read(credential_digest(credential), read)
 
 
-def _name(credential: str) -> bytes:
+def credential_digest(credential: str) -> bytes:
     """The name of a key or a token in the cache, which holds no secret."""
     return hashlib.sha256(credential.encode("utf-8", "surrogatepass")).digest()
 
