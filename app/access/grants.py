@@ -254,9 +254,7 @@ def datasets_with(
     """
     if not principal.acts_as(None).isdisjoint(needed):
         return None
-    rows = session.execute(
-        select(GrantRow).where(GrantRow.key_id == principal.key_id)
-    ).scalars()
+    rows = session.scalars(select(GrantRow).where(GrantRow.key_id == principal.key_id))
     return [
         row.dataset_id
         for row in rows
@@ -271,7 +269,7 @@ def granted_as(session: Session, principal: Principal, role: Role) -> list[str]:
     rows = select(GrantRow.dataset_id).where(
         GrantRow.key_id == principal.key_id, GrantRow.role == role.value
     )
-    return list(session.execute(rows.order_by(GrantRow.dataset_id)).scalars())
+    return list(session.scalars(rows.order_by(GrantRow.dataset_id)))
 
 
 def granted_to(session: Session, principal: Principal) -> dict[str, str]:

@@ -156,7 +156,7 @@ def find(session: Session, key_id: str) -> KeyRow:
 def existing(session: Session, key_ids: Collection[str]) -> set[str]:
     """Those of several ids that keys have."""
     ids = filter(stamps.is_reference, key_ids)  # PostgreSQL refuses a text with a NUL
-    return set(session.execute(select(KeyRow.id).where(KeyRow.id.in_(ids))).scalars())
+    return set(session.scalars(select(KeyRow.id).where(KeyRow.id.in_(ids))))
 
 
 def page(
@@ -178,7 +178,7 @@ def page(
             for column in (KeyRow.id, KeyRow.name)
         )
         query = query.where(or_(*contains))
-    return list(session.execute(query).scalars())
+    return list(session.scalars(query))
 
 
 def ending(
@@ -202,7 +202,7 @@ def ending(
     if only is not None:
         query = query.where(KeyRow.id == only)
     query = query.order_by(KeyRow.expires_at, KeyRow.id).limit(limit)
-    return list(session.execute(query).scalars())
+    return list(session.scalars(query))
 
 
 def secret_matches(row: KeyRow | None, secret: str) -> bool:
@@ -221,9 +221,7 @@ def living_admin_exists(session: Session, *, at: datetime) -> bool:
         KeyRow.revoked_at.is_(None),
         or_(KeyRow.expires_at.is_(None), KeyRow.expires_at > at),
     )
-    rows = session.execute(
-        select(KeyRow).where(KeyRow.issuer.is_(None), *living)
-    ).scalars()
+    rows = session.scalars(select(KeyRow).where(KeyRow.issuer.is_(None), *living))
     return any(Role.ADMIN.value in row.roles for row in rows)
 
 

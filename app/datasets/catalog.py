@@ -380,7 +380,7 @@ def erased(session: Session, name: str) -> list[str]:
     query = select(DatasetRow.id).where(
         DatasetRow.name == name, DatasetRow.deleted_at.is_not(None)
     )
-    return list(session.execute(query.order_by(DatasetRow.created_at.desc())).scalars())
+    return list(session.scalars(query.order_by(DatasetRow.created_at.desc())))
 
 
 def of_same_columns(
@@ -510,7 +510,7 @@ def page(
         query = query.where(DatasetRow.name.icontains(matching.name, autoescape=True))
     if matching.population is not None:
         query = query.where(DatasetRow.population == matching.population)
-    with session.execute(query).scalars() as rows:
+    with session.scalars(query) as rows:
         for row in rows:
             yield Dataset(row)
 
@@ -519,9 +519,9 @@ def add_epoch(
     session: Session, dataset_id: str, *, epoch_id: str, at: datetime
 ) -> EpochRow:
     """Records an upload; the caller holds the dataset's lock."""
-    last = session.execute(
+    last = session.scalar(
         select(func.max(EpochRow.ordinal)).where(EpochRow.dataset_id == dataset_id)
-    ).scalar()
+    )
     row = EpochRow(
         id=epoch_id, dataset_id=dataset_id, ordinal=(last or 0) + 1, uploaded_at=at
     )
@@ -538,7 +538,7 @@ def epochs(session: Session, dataset_id: str) -> list[EpochRow]:
 def upload_ids(session: Session, dataset_id: str) -> list[str]:
     """Ids of the uploads of a dataset, in order."""
     query = select(EpochRow.id).where(EpochRow.dataset_id == dataset_id)
-    return list(session.execute(query.order_by(EpochRow.ordinal)).scalars())
+    return list(session.scalars(query.order_by(EpochRow.ordinal)))
 
 
 def uploads_as_text() -> ColumnElement[str | None]:
@@ -584,7 +584,7 @@ def erased_uploads(session: Session) -> list[tuple[Dataset, list[str]]]:
         .order_by(EpochRow.dataset_id, EpochRow.ordinal)
     )
     by_dataset: dict[str, list[str]] = {}
-    for row in session.execute(query).scalars():
+    for row in session.scalars(query):
         by_dataset.setdefault(row.dataset_id, []).append(row.id)
     datasets = of_each(session, list(by_dataset))
     return [
@@ -606,7 +606,7 @@ def epochs_of_each(
         .where(EpochRow.dataset_id.in_(dataset_ids))
         .order_by(EpochRow.ordinal)
     )
-    for row in session.execute(query).scalars():
+    for row in session.scalars(query):
         epochs_by_dataset[row.dataset_id].append(row)
     return epochs_by_dataset
 
@@ -617,7 +617,7 @@ def of_each(session: Session, dataset_ids: Sequence[str]) -> dict[str, Dataset]:
     """
     query = select(DatasetRow).where(DatasetRow.id.in_(dataset_ids))
     query = query.options(defer(DatasetRow.schema))
-    return {row.id: Dataset(row) for row in session.execute(query).scalars()}
+    return {row.id: Dataset(row) for row in session.scalars(query)}
 
 
 def named(session: Session, dataset_ids: Sequence[str]) -> dict[str, NamedDataset]:
@@ -647,7 +647,7 @@ def wrap_keys_anew(session: Session, keys: StorageKeys) -> int:
         .with_for_update()
     )
     n_changed = 0
-    for row in session.execute(living).scalars():
+    for row in session.scalars(living):
         if row.wrapped_key is not None and not keys.is_newest(row.wrapped_key):
             row.wrapped_key = keys.wrap(Dataset(row).data_key(keys), dataset_id=row.id)
             n_changed += 1
@@ -657,7 +657,7 @@ def wrap_keys_anew(session: Session, keys: StorageKeys) -> int:
 def wrapped_keys(session: Session) -> list[bytes]:
     """The wrapped data keys of all living datasets."""
     query = select(DatasetRow.wrapped_key).where(DatasetRow.deleted_at.is_(None))
-    keys = session.execute(query).scalars()
+    keys = session.scalars(query)
     return [wrapped for wrapped in keys if wrapped is not None]
 
 
@@ -665,7 +665,7 @@ def epoch_ids(session: Session) -> set[str]:
     """Ids of all uploads: the row files that may exist while their datasets are not
     deleted.
     """
-    return set(session.execute(select(EpochRow.id)).scalars())
+    return set(session.scalars(select(EpochRow.id)))
 
 
 def is_empty(session: Session) -> bool:
@@ -676,7 +676,7 @@ def is_empty(session: Session) -> bool:
 def living_ids(session: Session) -> list[str]:
     """Ids of all datasets that are not deleted, in order."""
     living = select(DatasetRow.id).where(DatasetRow.deleted_at.is_(None))
-    return list(session.execute(living.order_by(DatasetRow.id)).scalars())
+    return list(session.scalars(living.order_by(DatasetRow.id)))
 
 
 def closing_ids(session: Session) -> frozenset[str]:
@@ -686,10 +686,10 @@ def closing_ids(session: Session) -> frozenset[str]:
     closing = select(DatasetRow.id).where(
         DatasetRow.deleted_at.is_not(None), DatasetRow.jobs_ended_at.is_(None)
     )
-    return frozenset(session.execute(closing).scalars())
+    return frozenset(session.scalars(closing))
 
 
 def deleted_ids(session: Session) -> set[str]:
     """Ids of all deleted datasets: none of their row files may exist."""
     query = select(DatasetRow.id).where(DatasetRow.deleted_at.is_not(None))
-    return set(session.execute(query).scalars())
+    return set(session.scalars(query))

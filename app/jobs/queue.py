@@ -176,7 +176,7 @@ def claim(
     """
     # The order is read without locks, which PostgreSQL does not allow with window
     # functions. So each job is locked and looked at again.
-    for job_id in session.execute(_in_order(closed, known)).scalars().all():
+    for job_id in session.scalars(_in_order(closed, known)).all():
         query = select(JobRow).where(JobRow.id == job_id)
         query = query.with_for_update(skip_locked=True)
         row = session.execute(
@@ -418,7 +418,7 @@ def overdue(
     # In any order: jobs that cannot end, because their account differs from its
     # entries, must not hide the others.
     query = select(overdue_jobs.c.id).order_by(func.random()).limit(limit)
-    return list(session.execute(query).scalars())
+    return list(session.scalars(query))
 
 
 def job(session: Session, job_id: str) -> JobRow:
@@ -486,7 +486,7 @@ def page(
     if matching.is_put_back:
         queued = JobRow.state == JobState.QUEUED.value
         query = query.where(queued, JobRow.reason.is_not(None))
-    return list(session.execute(query).scalars())
+    return list(session.scalars(query))
 
 
 def unfinished_of(session: Session, dataset_id: str) -> list[str]:
@@ -496,7 +496,7 @@ def unfinished_of(session: Session, dataset_id: str) -> list[str]:
     unfinished = select(JobRow.id).where(
         JobRow.id.in_(_reading([dataset_id])), JobRow.state.in_(UNFINISHED)
     )
-    return list(session.execute(unfinished.order_by(JobRow.id)).scalars())
+    return list(session.scalars(unfinished.order_by(JobRow.id)))
 
 
 def charged_of(session: Session, dataset_id: str) -> list[str]:
@@ -507,9 +507,9 @@ def charged_of(session: Session, dataset_id: str) -> list[str]:
         JobRow.id.in_(_reading([dataset_id])), JobRow.state == JobState.RUNNING.value
     )
     return list(
-        session.execute(
+        session.scalars(
             running.where(JobRow.charged_at.is_not(None)).order_by(JobRow.id)
-        ).scalars()
+        )
     )
 
 
@@ -520,11 +520,7 @@ def charged_algorithms(session: Session, dataset_id: str) -> set[str]:
     charged = select(JobRow.algorithm).where(
         JobRow.id.in_(_reading([dataset_id])), JobRow.charged_at.is_not(None)
     )
-    return {
-        slug
-        for slug in session.execute(charged.distinct()).scalars()
-        if slug is not None
-    }
+    return {slug for slug in session.scalars(charged.distinct()) if slug is not None}
 
 
 def is_unfinished(session: Session, job_id: str) -> bool:
@@ -550,9 +546,7 @@ def several(session: Session, job_ids: Sequence[str]) -> Iterator[JobRow]:
         ids = job_ids[at : at + 16]
         rows = {
             row.id: row
-            for row in session.execute(
-                select(JobRow).where(JobRow.id.in_(ids))
-            ).scalars()
+            for row in session.scalars(select(JobRow).where(JobRow.id.in_(ids)))
         }
         yield from (rows.pop(job_id) for job_id in ids if job_id in rows)
 
@@ -574,9 +568,7 @@ def approvals_of_job(session: Session, job_id: str) -> list[ApprovalRow]:
         .where(ApprovalRow.job_id == job_id)
         .order_by(ApprovalRow.dataset_id)
     )
-    return list(
-        session.execute(query.execution_options(populate_existing=True)).scalars()
-    )
+    return list(session.scalars(query.execution_options(populate_existing=True)))
 
 
 def open_approvals(session: Session, job_ids: Collection[str]) -> dict[str, list[str]]:
@@ -585,7 +577,7 @@ def open_approvals(session: Session, job_ids: Collection[str]) -> dict[str, list
         ApprovalRow.job_id.in_(job_ids), ApprovalRow.decision.is_(None)
     )
     datasets: dict[str, list[str]] = {job_id: [] for job_id in job_ids}
-    for row in session.execute(query.order_by(ApprovalRow.dataset_id)).scalars():
+    for row in session.scalars(query.order_by(ApprovalRow.dataset_id)):
         datasets[row.job_id].append(row.dataset_id)
     return datasets
 
@@ -603,7 +595,7 @@ def waiting_of_key(session: Session, submitter: str) -> list[str]:
     waiting = select(JobRow.id).where(
         JobRow.state == JobState.WAITING.value, JobRow.submitted_by == submitter
     )
-    return list(session.execute(waiting).scalars())
+    return list(session.scalars(waiting))
 
 
 def page_of_waiting(
@@ -633,9 +625,7 @@ def page_of_waiting(
             tuple_(JobRow.submitted_at, JobRow.id) > (last.submitted_at, last.id)
         )
     return list(
-        session.execute(
-            query.order_by(JobRow.submitted_at, JobRow.id).limit(limit)
-        ).scalars()
+        session.scalars(query.order_by(JobRow.submitted_at, JobRow.id).limit(limit))
     )
 
 

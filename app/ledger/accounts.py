@@ -84,7 +84,7 @@ def newest_with_load(session: Session, account_ids: Sequence[str]) -> str | None
     query = select(EntryRow.account_id).where(
         EntryRow.account_id.in_(account_ids), EntryRow.kind.in_(kinds)
     )
-    used = set(session.execute(query.distinct()).scalars())
+    used = set(session.scalars(query.distinct()))
     # locked, so that nothing is given back before the load is taken over
     for account_id in account_ids:
         if account_id in used and _load(

@@ -435,9 +435,7 @@ def pinned_keys(session: Session) -> list[str]:
     start.
     """
     return list(
-        session.execute(
-            select(SignerRow.verifier_key).order_by(SignerRow.ordinal)
-        ).scalars()
+        session.scalars(select(SignerRow.verifier_key).order_by(SignerRow.ordinal))
     )
 
 

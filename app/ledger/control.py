@@ -50,8 +50,7 @@ def details_of(
     if until is not None:
         query = query.where(EntryRow.sequence <= until)
     return [
-        details or {}
-        for details in session.execute(query.order_by(EntryRow.sequence)).scalars()
+        details or {} for details in session.scalars(query.order_by(EntryRow.sequence))
     ]
 
 

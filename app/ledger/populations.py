@@ -114,9 +114,7 @@ def find(session: Session, reference: str) -> PopulationRow | None:
     query = select(PopulationRow).where(
         or_(PopulationRow.id == reference, PopulationRow.name == reference)
     )
-    rows = (
-        session.execute(query.execution_options(populate_existing=True)).scalars().all()
-    )
+    rows = session.scalars(query.execution_options(populate_existing=True)).all()
     return min(rows, key=lambda row: row.id != reference, default=None)
 
 
@@ -143,7 +141,7 @@ def page(
         if session.execute(query.where(PopulationRow.id == after)).first() is None:
             raise NotFound("population")
         query = query.where(PopulationRow.id > after)
-    return list(session.execute(query).scalars())
+    return list(session.scalars(query))
 
 
 def join(

@@ -295,11 +295,11 @@ class RulesInForce:
         """Reads the rules of accounts, as far as they concern some keys; accounts
         without rules are left out.
         """
-        rows = session.execute(
+        rows = session.scalars(
             select(RulesRow)
             .where(RulesRow.account_id.in_(account_ids))
             .execution_options(populate_existing=True)
-        ).scalars()
+        )
         return cls.of(session, {row.account_id: rules_of(row) for row in rows}, keys)
 
     @classmethod
@@ -434,11 +434,11 @@ def approve(
 def frozen_accounts(session: Session) -> list[str]:
     """The accounts whose rules admit nothing until they are loosened, in order of id."""
     return list(
-        session.execute(
+        session.scalars(
             select(RulesRow.account_id)
             .where(RulesRow.is_frozen)
             .order_by(RulesRow.account_id)
-        ).scalars()
+        )
     )
 
 
@@ -449,7 +449,7 @@ def proposed(session: Session, *, among: Collection[str] | None) -> list[RulesRo
     query = select(RulesRow).where(RulesRow.proposal.is_not(None))
     if among is not None:
         query = query.where(RulesRow.account_id.in_(among))
-    return list(session.execute(query).scalars())
+    return list(session.scalars(query))
 
 
 def due_accounts(session: Session, *, at: datetime) -> list[str]:
@@ -457,7 +457,7 @@ def due_accounts(session: Session, *, at: datetime) -> list[str]:
     among them.
     """
     due = select(RulesRow.account_id).where(RulesRow.erase_rows_at <= at)
-    return list(session.execute(due.order_by(RulesRow.account_id)).scalars())
+    return list(session.scalars(due.order_by(RulesRow.account_id)))
 
 
 HeldBy: TypeAlias = Literal["frozen", "erasure-due"]

@@ -490,7 +490,7 @@ def reservations_of(session: Session, job_ids: Sequence[str]) -> list[Reservatio
     in_order = query.order_by(
         ReservationRow.account_id, ReservationRow.job_id, ReservationRow.part
     )
-    return list(session.execute(in_order).scalars())
+    return list(session.scalars(in_order))
 
 
 def external_reservations(
@@ -514,7 +514,7 @@ def external_reservations(
         .limit(limit)
         .execution_options(yield_per=_LOADED_AT_ONCE)
     )
-    with session.execute(query).scalars() as rows:
+    with session.scalars(query) as rows:
         yield from rows
 
 
@@ -533,7 +533,7 @@ def externally_charged(session: Session, account_ids: Collection[str]) -> set[st
         .distinct()
         .where(ReservationRow.account_id.in_(account_ids))
     )
-    return set(session.execute(query.where(ReservationRow.job_id.is_(None))).scalars())
+    return set(session.scalars(query.where(ReservationRow.job_id.is_(None))))
 
 
 def entries(
@@ -555,7 +555,7 @@ def read_entries(
     places = accountants.by_name(account(session, account_id).accountant).PLACES
     found = [
         {name: getattr(row, name) for name in _ENTRY_COLUMNS}
-        for row in session.execute(query).scalars()
+        for row in session.scalars(query)
     ]
     return [
         Entry(**columns | {"kind": EntryKind(columns["kind"])}, places=places)
@@ -604,4 +604,4 @@ def accounts(session: Session, account_ids: Collection[str]) -> list[AccountRow]
     query = (
         select(AccountRow).where(AccountRow.id.in_(account_ids)).order_by(AccountRow.id)
     )
-    return list(session.execute(query).scalars())
+    return list(session.scalars(query))

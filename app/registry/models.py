@@ -109,7 +109,7 @@ def page(
             tuple_(ReleaseRow.created_at, ReleaseRow.id)
             < (_EPOCH + int(ticks) * _TICK, model_id)
         )
-    return list(session.execute(query).scalars())
+    return list(session.scalars(query))
 
 
 def remove(session: Session, model_id: str) -> str:
@@ -129,7 +129,7 @@ def remove(session: Session, model_id: str) -> str:
 def digests(session: Session) -> set[str]:
     """Digests of the files of all releases."""
     query = select(ReleaseRow.digest).where(ReleaseRow.digest.is_not(None))
-    return set(map(str, session.execute(query).scalars()))
+    return set(map(str, session.scalars(query)))
 
 
 def is_referenced(session: Session, digest: str) -> bool:
@@ -220,7 +220,7 @@ def datasets_at(session: Session, dataset: str, alias: str) -> list[str]:
             AliasMoveRow.dataset_id,
         )
     )
-    return list(session.execute(query).scalars())
+    return list(session.scalars(query))
 
 
 def last_move(session: Session, dataset_id: str, alias: str) -> AliasMoveRow | None:
@@ -251,9 +251,7 @@ def page_of_aliases(
         if last_move(session, dataset_id, after) is None:
             raise NotFound("alias")
         query = query.where(AliasMoveRow.alias > after)
-    return list(
-        session.execute(query.order_by(AliasMoveRow.alias).limit(limit)).scalars()
-    )
+    return list(session.scalars(query.order_by(AliasMoveRow.alias).limit(limit)))
 
 
 def moves_of(
@@ -266,9 +264,7 @@ def moves_of(
     if before is not None:
         query = query.where(AliasMoveRow.number < before)
     return list(
-        session.execute(
-            query.order_by(AliasMoveRow.number.desc()).limit(limit)
-        ).scalars()
+        session.scalars(query.order_by(AliasMoveRow.number.desc()).limit(limit))
     )
 
 
@@ -282,7 +278,7 @@ def addresses_of(session: Session, model_ids: Sequence[str]) -> dict[str, list[s
         .order_by(AliasMoveRow.alias)
     )
     addresses = defaultdict(list)
-    for row in session.execute(query).scalars():
+    for row in session.scalars(query):
         addresses[str(row.model_id)].append(f"{row.dataset_name}@{row.alias}")
     return addresses
 

@@ -172,7 +172,5 @@ def _in_parts(session: Session, query: Select[ReleaseRow]) -> Iterator[ReleaseRo
     """Bodies can be large, so the database sends a few at a time: a caller that stops
     does not load the others.
     """
-    with session.execute(
-        query.execution_options(yield_per=_LOADED_AT_ONCE)
-    ).scalars() as rows:
+    with session.scalars(query.execution_options(yield_per=_LOADED_AT_ONCE)) as rows:
         yield from rows

@@ -116,9 +116,7 @@ def add(session: Session, row: WebhookRow) -> None:
 def of_dataset(session: Session, dataset_id: str) -> list[WebhookRow]:
     """The webhooks of a dataset, the oldest first."""
     query = select(WebhookRow).where(WebhookRow.dataset_id == dataset_id)
-    return list(
-        session.execute(query.order_by(WebhookRow.created_at, WebhookRow.id)).scalars()
-    )
+    return list(session.scalars(query.order_by(WebhookRow.created_at, WebhookRow.id)))
 
 
 def listening(session: Session, dataset_ids: Collection[str]) -> list[WebhookRow]:
@@ -130,9 +128,7 @@ def listening(session: Session, dataset_ids: Collection[str]) -> list[WebhookRow
         .where(WebhookRow.dataset_id.in_(dataset_ids))
         .order_by(WebhookRow.id)
     )
-    return list(
-        session.execute(query.with_for_update(read=True, key_share=True)).scalars()
-    )
+    return list(session.scalars(query.with_for_update(read=True, key_share=True)))
 
 
 def is_used() -> ColumnElement[bool]:
@@ -164,7 +160,7 @@ def audience(
         or_(WebhookRow.dataset_id.in_(dataset_ids), WebhookRow.id == watcher)
     )
     query = query.order_by(WebhookRow.id).with_for_update(read=True, key_share=True)
-    rows = session.execute(query).scalars().all()
+    rows = session.scalars(query).all()
     listeners = [row for row in rows if row.dataset_id in dataset_ids]
     return listeners, any(row.threshold is not None for row in rows)
 
@@ -177,7 +173,7 @@ def with_threshold(session: Session, dataset_ids: Collection[str]) -> list[Webho
         WebhookRow.dataset_id.in_(dataset_ids), WebhookRow.threshold.is_not(None)
     )
     query = query.order_by(WebhookRow.id).with_for_update(read=True, key_share=True)
-    return list(session.execute(query).scalars())
+    return list(session.scalars(query))
 
 
 def has(session: Session, dataset_id: str, webhook_id: str) -> bool:
@@ -247,9 +243,7 @@ def remove_ended_secrets(session: Session, *, at: datetime) -> None:
         .where(WebhookRow.earlier_secret_until <= at)
         .order_by(WebhookRow.id)
     )
-    for row in session.execute(
-        ended.with_for_update(skip_locked=True, key_share=True)
-    ).scalars():
+    for row in session.scalars(ended.with_for_update(skip_locked=True, key_share=True)):
         row.sealed_earlier_secret = row.earlier_secret_until = None
 
 
@@ -399,7 +393,7 @@ def oldest(session: Session, row: WebhookRow, *, at: datetime) -> DeliveryRow | 
         .where(of_webhook, DeliveryRow.created_at < too_old)
         .returning(DeliveryRow.event)
     )
-    if BUDGET_LOW in session.execute(removed).scalars().all():
+    if BUDGET_LOW in session.scalars(removed).all():
         row.is_low = False
     query = (
         select(DeliveryRow)

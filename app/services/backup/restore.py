@@ -465,7 +465,7 @@ def _revoke_everybody(session: Session, *, at: datetime) -> None:
     """
     subjects = set()
     living = select(KeyRow).where(KeyRow.revoked_at.is_(None)).order_by(KeyRow.id)
-    for key in session.execute(living).scalars():
+    for key in session.scalars(living):
         if key.issuer is not None:
             subjects.add(key.id)
             continue
@@ -475,7 +475,7 @@ def _revoke_everybody(session: Session, *, at: datetime) -> None:
         )
     all_grants = select(GrantRow).order_by(GrantRow.key_id, GrantRow.dataset_id)
     # read completely, because the loop removes rows
-    for grant in session.execute(all_grants).scalars().all():
+    for grant in session.scalars(all_grants).all():
         if grant.key_id in subjects and grants.remove(
             session, dataset_id=grant.dataset_id, key_id=grant.key_id
         ):
