@@ -110,9 +110,7 @@ def quote_evaluation(
     shown_quote = quoted(visit, shown, fields, ask)
     plan = shown_quote.plan
     label = model["schema"]["label"]
-    width = None
-    if plan is not None:
-        width = plan.mae_half_width
+    width = None if plan is None else plan.mae_half_width
     return shown_quote.page(
         "evaluate",
         model=model,

@@ -4,9 +4,9 @@ from the members of one.
 
 from fastapi import APIRouter, Response
 
-from app.access.grants import Role
 from app.api.pages.forms import Form, acts, checked, identity, typed
 from app.api.pages.rendering import Visit, Visitor
+from app.api.pages.views import may_declare
 from app.api.requests import BodyRoute, Page
 from app.services import populations
 from app.services.datasets import unit_erasure
@@ -27,7 +27,7 @@ def list_populations(visit: Visitor, page: Page) -> Response:
         "populations",
         populations=shown,
         following=listed.next,
-        may_open=not visit.caller.roles.isdisjoint({Role.OWNER, Role.ADMIN}),
+        may_open=may_declare(visit.caller),
     )
 
 

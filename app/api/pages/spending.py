@@ -74,6 +74,11 @@ class SpendingFields(BaseModel):
     purpose: Annotated[str, Field(max_length=2 * limits.MAX_SENTENCE_CHARS)] = ""
     once: Text = ""
 
+    @property
+    def is_priced(self) -> bool:
+        """Whether the form says how much the job may cost."""
+        return bool(self.epsilon)
+
     def given(self, *names: str) -> JsonObject:
         """The fields of an API request that spends, as far as the form has them.
 
@@ -226,6 +231,19 @@ def quoted(
     )
 
 
+def quoted_on(
+    visit: Visit,
+    reference: str,
+    fields: _Fields,
+    ask: Callable[[Visit, str, _Fields], ReleaseRequest[_Plan]],
+) -> Quote[_Plan]:
+    """:func:`quoted`, for a form of one dataset and for those who may train on it."""
+    require_role(*visit.by, reference, TRAIN)
+    dataset = shown_dataset(visit, reference)
+    priced = partial(ask, visit, reference, fields) if fields.is_priced else None
+    return quoted(visit, dataset, fields, priced)
+
+
 _Page: TypeAlias = Callable[[Visit, str, _Fields], Response]
 
 
@@ -321,11 +339,8 @@ def quote_training(
     visit: Visitor, dataset: str, fields: Annotated[TrainingFields, Query()]
 ) -> Response:
     """Show the form of a training job, with its price as soon as an ε is given."""
-    require_role(*visit.by, dataset, TRAIN)
-    shown = shown_dataset(visit, dataset)
-    ask = partial(_training, visit, dataset, fields) if fields.epsilon else None
-    shown_quote = quoted(visit, shown, fields, ask)
-    plan = shown_quote.plan
+    shown_quote = quoted_on(visit, dataset, fields, _training)
+    shown, plan = shown_quote.dataset, shown_quote.plan
     labels = labels_of(shown["schema"])
     has_classes = any("classes" in label for label in labels)
     return shown_quote.page(

@@ -3,17 +3,16 @@ and submit one table or a profile, and the released numbers.
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Annotated, TypeAlias, TypeVar
 
 from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
-from app.access.grants import SEE_LEDGER, TRAIN
+from app.access.grants import SEE_LEDGER
 from app.api.pages.dataset_view import shown_dataset, tabs_of, unit_of_dataset
 from app.api.pages.forms import checked
 from app.api.pages.rendering import Visit, Visitor, as_file
-from app.api.pages.spending import SpendingFields, Text, quoted, sold, title_of
+from app.api.pages.spending import SpendingFields, Text, quoted_on, sold, title_of
 from app.api.pages.statistics_view import (
     columns_by_kind,
     counts_of_profile,
@@ -27,7 +26,7 @@ from app.api.pages.statistics_view import (
 from app.api.requests import BodyRoute, Page
 from app.core import limits
 from app.core.errors import InvalidRequest
-from app.services.authorization import has_role, require_role
+from app.services.authorization import has_role
 from app.services.jobs.show_jobs import jobs_of
 from app.services.releases import profiles, statistics, statistics_files
 from app.services.releases.profiles import ProfileRequest
@@ -92,6 +91,10 @@ class StatisticsFields(SpendingFields):
     bins: Annotated[str, Field(max_length=limits.MAX_SCOPE_CHARS)] = ""
     error: Text = ""
 
+    @property
+    def is_priced(self) -> bool:
+        return bool(self.epsilon or self.error)
+
 
 def _statistics(
     visit: Visit, dataset: str, fields: StatisticsFields
@@ -116,17 +119,13 @@ def quote_statistics(
     """Show the form of a table, with its price and its error as soon as an ε or an error
     is given.
     """
-    require_role(*visit.by, dataset, TRAIN)
-    shown = shown_dataset(visit, dataset)
-    is_priced = fields.epsilon or fields.error
-    ask = partial(_statistics, visit, dataset, fields) if is_priced else None
-    shown_quote = quoted(visit, shown, fields, ask)
+    shown_quote = quoted_on(visit, dataset, fields, _statistics)
     plan = shown_quote.plan
     return shown_quote.page(
         "ask_statistics",
         title=plan and title_of(plan, title(plan.tables[0].table)),
         error=plan and error_before(plan.tables[0]),
-        columns=columns_by_kind(shown["schema"]),
+        columns=columns_by_kind(shown_quote.dataset["schema"]),
     )
 
 
@@ -153,10 +152,7 @@ def quote_profile(
     """Show the form of a profile, with its price and its errors as soon as an ε is
     given.
     """
-    require_role(*visit.by, dataset, TRAIN)
-    shown = shown_dataset(visit, dataset)
-    ask = partial(_profile, visit, dataset, fields) if fields.epsilon else None
-    shown_quote = quoted(visit, shown, fields, ask)
+    shown_quote = quoted_on(visit, dataset, fields, _profile)
     plan = shown_quote.plan
     return shown_quote.page(
         "ask_profile",

@@ -186,7 +186,7 @@ def day(time: str) -> str:
 
 def clock(time: str) -> str:
     """The hour and minute of a time, in UTC."""
-    return minute(time).partition(" ")[2]
+    return time[11:16]
 
 
 def _rounded(amount: str, rounding: str) -> str:
