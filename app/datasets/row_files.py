@@ -52,24 +52,24 @@ def rows_name(dataset_id: str, epoch_id: str) -> str:
         ValueError: the id does not have the form of our ids. No text from outside
             becomes a name.
     """
-    return f"{_folder(dataset_id, kind=ROWS_FOLDER)}/{_epoch(epoch_id)}.parquet"
+    return f"{_name(ROWS_FOLDER, dataset_id, epoch_id)}.parquet"
 
 
 def prints_name(dataset_id: str, epoch_id: str) -> str:
     """The name of the fingerprints of one upload; raises what :func:`rows_name` raises."""
-    return f"{_folder(dataset_id, kind=PRINTS_FOLDER)}/{_epoch(epoch_id)}.prints"
+    return f"{_name(PRINTS_FOLDER, dataset_id, epoch_id)}.prints"
 
 
 def admission_name(dataset_id: str) -> str:
     """The name of the admission book of a dataset whose privacy unit is a column."""
-    return f"{_folder(dataset_id, kind=ROWS_FOLDER)}/units.sqlite3"
+    return f"{_name(ROWS_FOLDER, dataset_id)}/units.sqlite3"
 
 
 def book_name(dataset_id: str, epoch_id: str) -> str:
     """The name of the admission book as of one upload, in a store that machines share
     (app.datasets.admission).
     """
-    return f"{_folder(dataset_id, kind=ROWS_FOLDER)}/{_epoch(epoch_id)}.units"
+    return f"{_name(ROWS_FOLDER, dataset_id, epoch_id)}.units"
 
 
 def codes_folder(rows: Path) -> Path:
@@ -84,7 +84,7 @@ def printed(store: Store, dataset_id: str) -> set[str]:
     """Ids of the uploads that have fingerprints."""
     return {
         file.basename.removesuffix(".prints")
-        for file in store.files(_folder(dataset_id, kind=PRINTS_FOLDER))
+        for file in store.files(_name(PRINTS_FOLDER, dataset_id))
     }
 
 
@@ -108,7 +108,7 @@ def erase_codes(store: Store, dataset_id: str, epoch_id: str) -> None:
     rows. Safe to repeat.
     """
     # a list first: files would be deleted while the store lists them
-    for file in list(store.files(_folder(dataset_id, kind=CODES_FOLDER))):
+    for file in list(store.files(_name(CODES_FOLDER, dataset_id))):
         if file.basename.startswith(f"{epoch_id}."):
             store.delete(file.name)
 
@@ -130,7 +130,7 @@ def erase_dataset(store: Store, dataset_id: str) -> None:
     meanwhile.
     """
     for kind in FOLDERS_OF_ROWS:
-        for file in list(store.files(_folder(dataset_id, kind=kind))):
+        for file in list(store.files(_name(kind, dataset_id))):
             store.delete(file.name)
 
 
@@ -177,7 +177,7 @@ def erase_uncommitted(
     dataset runs. Safe to repeat.
     """
     for kind in (PRINTS_FOLDER, ROWS_FOLDER):
-        for file in list(store.files(_folder(dataset_id, kind=kind))):
+        for file in list(store.files(_name(kind, dataset_id))):
             if upload_of(file) not in {None, *committed} or _is_unfinished(file):
                 store.delete(file.name)
 
@@ -188,13 +188,7 @@ def _is_unfinished(file: Listed) -> bool:
     )
 
 
-def _folder(dataset_id: str, *, kind: str) -> str:
-    if not _ID.fullmatch(dataset_id):
-        raise ValueError("not a dataset id")
-    return f"{kind}/{dataset_id}"
-
-
-def _epoch(epoch_id: str) -> str:
-    if not _ID.fullmatch(epoch_id):
-        raise ValueError("not an epoch id")
-    return epoch_id
+def _name(folder: str, *ids: str) -> str:
+    if not all(map(_ID.fullmatch, ids)):
+        raise ValueError("not an id of a dataset or an epoch")
+    return "/".join((folder, *ids))

@@ -154,7 +154,9 @@ def test_the_session_is_taken_from_the_head_and_no_cookie_is_left_to_the_framewo
 def test_the_cache_of_predictions_has_one_name_for_a_credential() -> None:
     authority = CachedAuthority()
     installation: Any = SimpleNamespace(authority=authority)
-    authority.read(authorization.credential_digest("key"), lambda: (Principal("key"), 60.0))
+    authority.read(
+        authorization.credential_digest("key"), lambda: (Principal("key"), 60.0)
+    )
     for spelling in ("Bearer key", "bearer  key", "Bearer key\t"):
         assert cached(installation, spelling) == Principal("key")
     for stranger in ("key", "Basic key", "Bearer other", "Bearer", None):
@@ -164,7 +166,9 @@ def test_the_cache_of_predictions_has_one_name_for_a_credential() -> None:
 def test_a_caller_of_an_older_copy_is_known_no_more() -> None:
     """The copy accepts keys that were revoked later, so predictions end with the rest."""
     authority, heads = CachedAuthority(), SimpleNamespace(rewound=None)
-    authority.read(authorization.credential_digest("key"), lambda: (Principal("key"), 60.0))
+    authority.read(
+        authorization.credential_digest("key"), lambda: (Principal("key"), 60.0)
+    )
     installation: Any = SimpleNamespace(authority=authority)
     callers = Authentication(installation, heads, Capacities(), None)  # type: ignore[arg-type]
     prediction = _scope("/models/md_a/predict", authorization="Bearer key")

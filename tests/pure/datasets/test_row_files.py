@@ -37,11 +37,11 @@ def test_the_name_of_an_epoch():
     "text", ["", ".", "..", "../x", "a/b", "a\\b", "A", "ds\0", "ds\n", "é", "x" * 65]
 )
 def test_a_text_that_is_not_an_id_is_refused(store, text):
-    with pytest.raises(ValueError, match="epoch id"):
+    with pytest.raises(ValueError, match="not an id"):
         row_files.rows_name("ds_abc", text)
-    with pytest.raises(ValueError, match="dataset id"):
+    with pytest.raises(ValueError, match="not an id"):
         row_files.rows_name(text, "ep_xyz")
-    with pytest.raises(ValueError, match="dataset id"):
+    with pytest.raises(ValueError, match="not an id"):
         row_files.erase_dataset(store, text)
 
 

@@ -397,13 +397,13 @@ def _places(
         start += taken.n_rows
 
 
+@dataclass(frozen=True, eq=False)
 class RowParts:
     """Parts of the PRIVATE rows of a job in the memory of this process; at least one.
     See ``Parts``.
     """
 
-    def __init__(self, parts: Sequence[Any]) -> None:
-        self.parts = parts
+    parts: Sequence[Any]
 
     def total(self, method: str, /, *args: Any, **named: Any) -> Int64Array:
         """The sum of what a method returns for every part."""

@@ -28,6 +28,7 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from fractions import Fraction
 from os import getpid, urandom
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeAlias, TypeVar
@@ -263,14 +264,14 @@ Words: TypeAlias = UInt64Array
 Cursor: TypeAlias = Int64Array
 
 
+@dataclass(eq=False)
 class ExactSampler:
     """Draws from a tape, for one thread at a time. Forking in the middle of a draw is
     not supported.
     """
 
-    def __init__(self, tape: Tape) -> None:
-        self._tape = tape
-        self._turn = threading.Lock()
+    _tape: Tape
+    _turn: threading.Lock = field(default_factory=threading.Lock)
 
     def uniform(self, n: int) -> int:
         """See ``Randomness.uniform``.
