@@ -31,6 +31,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import wait
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -96,20 +97,49 @@ def wait_for_public_time(interval_s: int, *, stopping: threading.Event) -> None:
         stopping.wait(max(until - now(), 0))
 
 
+def new_child() -> "subprocess.Popen[bytes]":
+    """Starts a process that loads what jobs use.
+
+    Raises:
+        CodeNotLoaded: no process can be started.
+    """
+    # Standard error is the worker's until the child gets its task, and discarded from
+    # then on. A child inherits the mask, from its first instruction on: Ctrl-C in a
+    # terminal, and a service manager that signals every process of a service, reach the
+    # worker alone, which finishes the job or kills the child.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, TERMINAL_SIGNALS)
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-m", "app.worker.child", str(os.getpid())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd="/",
+            env={**scrubbed_environment(), **LARGE_PAGES},
+            close_fds=True,
+        )
+    except OSError:  # a limit of processes, or of memory
+        _log.exception("the process of a job cannot be started")
+        raise CodeNotLoaded from None
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@dataclass(eq=False)
 class Children:
     """The children of one worker process: one that runs a job, and at most one that
     waits for the next.
 
     Attributes:
+        start: starts a child.
         code: digest of the code that the worker loaded; ``None`` if none is compared.
     """
 
-    def __init__(self) -> None:
-        self.code: str | None = None
-        self._waiting: subprocess.Popen[bytes] | None = None
-        self._waits_since = 0.0
-        self._has_loaded = False
-        self._has_started = False
+    start: "Callable[[], subprocess.Popen[bytes]]" = new_child
+    code: str | None = None
+    _waiting: "subprocess.Popen[bytes] | None" = None
+    _waits_since: float = 0.0
+    _has_loaded: bool = False
+    _has_started: bool = False
 
     def load(self, require_wanted: Callable[[], None]) -> None:
         """Waits until a child has loaded what jobs use. No job is charged before.
@@ -184,7 +214,7 @@ class Children:
         return child
 
     def _begin(self) -> None:
-        self._waiting = _new_child()
+        self._waiting = self.start()
         self._waits_since = time.monotonic()
         self._has_loaded = False
 
@@ -220,28 +250,6 @@ def end_child(child: "subprocess.Popen[bytes]") -> None:
             with contextlib.suppress(OSError):
                 pipe.close()
     child.wait()
-
-
-def _new_child() -> "subprocess.Popen[bytes]":
-    # Standard error is the worker's until the child gets its task, and discarded from
-    # then on. A child inherits the mask, from its first instruction on: Ctrl-C in a
-    # terminal, and a service manager that signals every process of a service, reach the
-    # worker alone, which finishes the job or kills the child.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, TERMINAL_SIGNALS)
-    try:
-        return subprocess.Popen(
-            [sys.executable, "-m", "app.worker.child", str(os.getpid())],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            cwd="/",
-            env={**scrubbed_environment(), **LARGE_PAGES},
-            close_fds=True,
-        )
-    except OSError:  # a limit of processes, or of memory
-        _log.exception("the process of a job cannot be started")
-        raise CodeNotLoaded from None
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _reach(

@@ -180,8 +180,8 @@ def test_a_worker_whose_code_was_replaced_charges_no_job_and_ends(
         else "raise SystemExit(1)"
     )
     monkeypatch.setattr(
-        supervise,
-        "_new_child",
+        supervise.CHILDREN,
+        "start",
         lambda: subprocess.Popen(
             [sys.executable, "-ISc", program], stdin=PIPE, stdout=PIPE
         ),

@@ -78,8 +78,8 @@ child.main(os.getppid())
 @pytest.fixture
 def children(monkeypatch: pytest.MonkeyPatch) -> Iterator[Children]:
     """Those of this process, without the code of forests."""
-    limit_to(monkeypatch, "")
     monkeypatch.setattr(supervise, "CHILDREN", children := Children())
+    limit_to(monkeypatch, "")
     yield children
     children.stop()
 
@@ -89,8 +89,8 @@ def limit_to(monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
     command = [sys.executable, "-c", CHILD.format(limit=limit)]
     environment = scrubbed_environment()
     monkeypatch.setattr(
-        supervise,
-        "_new_child",
+        supervise.CHILDREN,
+        "start",
         lambda: subprocess.Popen(command, stdin=PIPE, stdout=PIPE, env=environment),
     )
 

@@ -166,8 +166,8 @@ def test_a_machine_that_is_prepared_is_shown_before_the_charge(
         ]
         return Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
-    monkeypatch.setattr(supervise, "_new_child", new_child)
-    monkeypatch.setattr(supervise, "CHILDREN", children := supervise.Children())
+    children = supervise.Children(new_child)
+    monkeypatch.setattr(supervise, "CHILDREN", children)
     with opened(sqlite_database_url, tmp_path / "home", lease_ttl_s=3) as scene:
         job_id = scene.submit_job(key="k")
         claim = claimed(scene.installation)

@@ -23,7 +23,7 @@ def fork_children(run: Callable[[int], None]) -> None:
     """Makes the supervisor of this process fork its children, which call ``run`` with
     the supervisor's process id.
     """
-    supervise._new_child = partial(_Child, run)  # type: ignore[assignment]  # this process runs one worker, then ends
+    supervise.CHILDREN.start = partial(_Child, run)  # type: ignore[assignment]  # this process runs one worker, then ends
     supervise.CHILDREN.prepare = lambda: None  # type: ignore[method-assign]  # a fork takes no time to load
 
 

@@ -32,37 +32,38 @@ def run_a_job(children: Children) -> "subprocess.Popen[bytes]":
     return children.take()
 
 
+def child_of(program: str) -> "subprocess.Popen[bytes]":
+    command = [sys.executable, "-ISc", program]
+    return subprocess.Popen(command, stdin=PIPE, stdout=PIPE)
+
+
+class Started(list["subprocess.Popen[bytes]"]):
+    """All children that were started; each waits for a line and ends."""
+
+    def new_child(self) -> "subprocess.Popen[bytes]":
+        self.append(child_of(_WAITS))
+        return self[-1]
+
+
 @pytest.fixture
-def started(
-    monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[list["subprocess.Popen[bytes]"]]:
-    """All children; each waits for a line and ends."""
-    every: list[subprocess.Popen[bytes]] = []
-
-    def new_child() -> "subprocess.Popen[bytes]":
-        command = [sys.executable, "-ISc", _WAITS]
-        every.append(
-            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        )
-        return every[-1]
-
-    monkeypatch.setattr(module, "_new_child", new_child)
+def started() -> Iterator[Started]:
+    every = Started()
     yield every
     for child in every:
         module.end_child(child)
 
 
 def test_a_worker_that_ran_no_job_has_no_child(
-    started: list["subprocess.Popen[bytes]"],
+    started: Started,
 ) -> None:
-    Children().prepare()
+    Children(started.new_child).prepare()
     assert started == []
 
 
 def test_the_next_job_gets_the_child_that_waits(
-    started: list["subprocess.Popen[bytes]"],
+    started: Started,
 ) -> None:
-    children = Children()
+    children = Children(started.new_child)
     first = run_a_job(children)
     children.prepare()
     children.prepare()
@@ -72,9 +73,9 @@ def test_the_next_job_gets_the_child_that_waits(
 
 
 def test_a_child_that_ended_while_it_waited_is_replaced(
-    started: list["subprocess.Popen[bytes]"],
+    started: Started,
 ) -> None:
-    children = Children()
+    children = Children(started.new_child)
     run_a_job(children)
     children.prepare()
     started[1].kill()
@@ -83,9 +84,9 @@ def test_a_child_that_ended_while_it_waited_is_replaced(
 
 
 def test_no_child_waits_for_ever(
-    started: list["subprocess.Popen[bytes]"], monkeypatch: pytest.MonkeyPatch
+    started: Started, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    children = Children()
+    children = Children(started.new_child)
     run_a_job(children)
     children.prepare()
     children.stop_if_idle()
@@ -97,21 +98,13 @@ def test_no_child_waits_for_ever(
     assert len(started) == 2  # not before the next job
 
 
-def test_a_child_that_cannot_load_its_code_runs_no_job(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_child_that_cannot_load_its_code_runs_no_job() -> None:
     programs = [
         "raise SystemExit(1)",
         "import os, time; os.write(1, b'.'); time.sleep(60)",
     ]
 
-    def new_child() -> "subprocess.Popen[bytes]":
-        return subprocess.Popen(
-            [sys.executable, "-ISc", programs.pop(0)], stdin=PIPE, stdout=PIPE
-        )
-
-    monkeypatch.setattr(module, "_new_child", new_child)
-    children = Children()
+    children = Children(lambda: child_of(programs.pop(0)))
     with pytest.raises(CodeNotLoaded):
         children.load(lambda: None)
     children.load(lambda: None)
@@ -122,24 +115,16 @@ def test_a_child_that_cannot_load_its_code_runs_no_job(
 def test_a_child_that_takes_too_long_to_load_is_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    slow = subprocess.Popen(
-        [sys.executable, "-ISc", "import time; time.sleep(60)"], stdin=PIPE, stdout=PIPE
-    )
-    monkeypatch.setattr(module, "_new_child", lambda: slow)
+    slow = child_of("import time; time.sleep(60)")
     monkeypatch.setattr(limits, "CHILD_LOAD_S", 0)
     with pytest.raises(CodeNotLoaded):
-        Children().load(lambda: None)
+        Children(lambda: slow).load(lambda: None)
     assert slow.returncode is not None
 
 
-def test_a_wait_for_the_code_ends_when_the_job_does(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    slow = subprocess.Popen(
-        [sys.executable, "-ISc", "import time; time.sleep(60)"], stdin=PIPE, stdout=PIPE
-    )
-    monkeypatch.setattr(module, "_new_child", lambda: slow)
-    children = Children()
+def test_a_wait_for_the_code_ends_when_the_job_does() -> None:
+    slow = child_of("import time; time.sleep(60)")
+    children = Children(lambda: slow)
 
     def look() -> None:
         raise LeaseLost
@@ -150,14 +135,10 @@ def test_a_wait_for_the_code_ends_when_the_job_does(
     children.stop()
 
 
-def test_a_child_that_was_asked_for_a_job_that_ended_gets_no_other(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_child_that_was_asked_for_a_job_that_ended_gets_no_other() -> None:
     """Its late answer would stand for the next job, which needs other things."""
-    program = "import os, time; os.write(1, b'.'); time.sleep(60)"
-    late = subprocess.Popen([sys.executable, "-ISc", program], stdin=PIPE, stdout=PIPE)
-    monkeypatch.setattr(module, "_new_child", lambda: late)
-    children = Children()
+    late = child_of("import os, time; os.write(1, b'.'); time.sleep(60)")
+    children = Children(lambda: late)
     children.load(lambda: None)
 
     def look() -> None:
@@ -171,9 +152,9 @@ def test_a_child_that_was_asked_for_a_job_that_ended_gets_no_other(
 
 
 def test_a_worker_that_ends_leaves_no_child(
-    started: list["subprocess.Popen[bytes]"],
+    started: Started,
 ) -> None:
-    children = Children()
+    children = Children(started.new_child)
     run_a_job(children)
     children.prepare()
     children.stop()
