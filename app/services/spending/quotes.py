@@ -295,10 +295,7 @@ def spread_of(band: Band) -> str:
     """
     names = ", ".join(at.table for at in band.tables)
     low, middle, high = map(_recovered, (band.low, band.middle, band.high))
-    return (
-        f"Similar public tables ({names}) recovered {middle} in the middle, half of them between {low} and {high}, of "
-        "what a forest without privacy gains over the largest class."
-    )
+    return f"Similar public tables ({names}) recovered {middle} in the middle, half of them between {low} and {high}."
 
 
 def _recovered(share: float) -> str:

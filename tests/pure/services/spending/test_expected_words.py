@@ -27,8 +27,7 @@ def test_a_share_above_100_percent_is_all() -> None:
     101 %.
     """
     assert spread_of(BAND) == (
-        "Similar public tables (adult, magic) recovered 94 % in the middle, half of them between 78 % and all, of what "
-        "a forest without privacy gains over the largest class."
+        "Similar public tables (adult, magic) recovered 94 % in the middle, half of them between 78 % and all."
     )
 
 
