@@ -1,12 +1,14 @@
 """Accounts that protect labels alone, over HTTP on both databases."""
 
 import io
+import re
 from typing import Any
 
 import pytest
 
 from grovekeeper_verifier.dataset_replay import verify
 from tests.support.databases import on_one_server
+from tests.support.pages import signed_in
 from tests.support.server import Server, training
 
 
@@ -19,6 +21,24 @@ def test_a_declaration_of_labels_says_what_is_protected(server: Server) -> None:
     dataset = labelled(server)
 
     assert (dataset["protects"], dataset["adjacency"]) == ("label", "label")
+
+
+@on_one_server
+def test_the_training_form_offers_what_runs_on_the_account(server: Server) -> None:
+    browser = signed_in(server, server.admin)
+    of_labels = {"sspe-2", "pte"}
+    for dataset, offered in ((labelled(server), of_labels), (server.uploaded(), set())):
+        form = browser.get(f"/ui/datasets/{dataset['id']}/train").text
+        options = set(re.findall('<option value="([^"]*)"', form))
+        assert options & of_labels == offered
+        assert {"auto", "rpf", "mrf"} <= options
+        # a profile is none of theirs
+        own_bins = set(re.findall('value="([^"]*)" data-own-bins', form))
+        assert own_bins == offered
+        for slug in options & {"sspe-2", "pte", "rpf"}:
+            asked = training(dataset["id"], algorithm=slug, parameters={})
+            refused = server.admin.http.post("/plans", json=asked)
+            assert refused.status_code == 200, (slug, refused.text)
 
 
 @on_one_server

@@ -49,6 +49,7 @@ from grovekeeper_common.limit_words import limit_in_words
 from grovekeeper_common.recovered_shares import needed_epsilon
 from grovekeeper_forests import catalogue
 from grovekeeper_forests.errors import GrovekeeperError
+from grovekeeper_forests.privacy.events import Adjacency
 
 _Plan = TypeVar("_Plan", bound=AccountPlanOut)
 Text: TypeAlias = Annotated[str, Field(max_length=limits.MAX_FIELD_CHARS)]
@@ -353,9 +354,13 @@ def quote_training(
     )
 
 
+_LABEL = Adjacency.LABEL.value
+
+
 def _algorithms_for(dataset: JsonMapping, *, has_classes: bool) -> list[AlgorithmOut]:
     """The algorithms that run on a dataset and need no second one: those that its
-    account accepts. Where all labels are numbers, those that predict numbers.
+    account accepts. Those that protect labels alone run where nothing else is protected.
+    Where all labels are numbers, those that predict numbers.
     """
     listed = list(map(AlgorithmOut.model_validate, catalogue.algorithms()))
     accountant = dataset["account"]["accountant"]
@@ -364,6 +369,7 @@ def _algorithms_for(dataset: JsonMapping, *, has_classes: bool) -> list[Algorith
         for algorithm in listed
         if not algorithm.unlabelled
         and accountant in algorithm.accountants
+        and (algorithm.adjacency != _LABEL or dataset["protects"] == _LABEL)
         and (has_classes or algorithm.predicts_numbers)
     ]
 
