@@ -40,6 +40,10 @@ def test_an_evaluation_is_quoted_refused_with_what_fits_and_charged_once(
     # which features the noise lets the trees split by is chance
     assert re.search(r"(age|height|sex) [0-9.]+ % ", looks_at)
     assert "Leaves by the class that they favour:" in looks_at
+    # as `models show --tree 0` and the API name it
+    tree = section(browser.get(f"/ui/models/{model}").text, "tree")
+    assert re.search(r"Tree 0 of [0-9]+", tree)
+    assert "Trees are counted from 0." in tree
     linked = f"/ui/models?dataset={dataset}"
     assert linked in browser.get(f"/ui/datasets/{dataset}").text
     assert model in browser.get(linked).text
