@@ -216,6 +216,12 @@ def test_a_job_is_followed_from_the_quote_to_the_prediction(
         asking = f"/ui/datasets/{dataset['id']}/statistics/new"
         page.goto(f"{idle_server.url}{asking}")
         expect(page.get_by_label("Of the column", exact=True)).to_be_hidden()
+        bins = page.get_by_label("Bins of a number")
+        expect(bins).to_be_hidden()
+        page.get_by_label("For each group of").select_option("age")
+        expect(bins).to_be_visible()
+        page.get_by_label("For each group of").select_option("")
+        expect(bins).to_be_hidden()
         page.get_by_label("Statistic", exact=True).select_option("crosstab")
         page.get_by_label("Of the column", exact=True).select_option("sex")
         page.get_by_label("And of the column").select_option("income")

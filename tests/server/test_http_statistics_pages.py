@@ -46,7 +46,8 @@ def test_the_page_shows_the_numbers_of_the_api(server: Server) -> None:
         ]
         place = " ".join(row["cells"]) or "all these rows"
         assert "{} {} {} to {}".format(place, *numbers) in shown
-    assert "count, where sex is Female" in shown
+    assert "Count, where sex is Female" in shown
+    assert "Mean of age by sex" in shown
     total = crosstab["total"]["value"]
     assert f"All cells together: {total:,.0f} (" in shown
     assert page.text.count('<table class="heat">') == 1, "that of the cross-table"

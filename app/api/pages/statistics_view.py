@@ -229,16 +229,19 @@ def shown_table(table: StatisticsTableOut) -> ShownTable:
     if table.total is not None and len(table.rows) > 1:
         value, interval = in_words(table.total)
         total = f"{value} ({interval})"
+    title = statistic_words.title(table.table)
     span, error = "95 % interval", ""
     if table.resolution is not None and table.rank_error is not None:
-        span = "selected from"
+        span = "Selected from"
         error = statistic_words.error_of_quantiles(
             table.table["column"], len(table.rows), table.resolution, table.rank_error
         )
     return ShownTable(
-        title=statistic_words.title(table.table),
-        columns=[axis.column for axis in table.axes] or ["of"],
-        measure="rows" if counts_rows else f"{statistic}, {_measured_in(table)}",
+        title=f"{title[:1].upper()}{title[1:]}",
+        columns=[axis.column for axis in table.axes] or ["Of"],
+        measure="Rows"
+        if counts_rows
+        else f"{statistic.capitalize()}, {_measured_in(table)}",
         span=span,
         error=error,
         lines=_lines(table, from_zero=statistic in _FROM_ZERO),
