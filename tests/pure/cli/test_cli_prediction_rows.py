@@ -137,6 +137,20 @@ def test_a_file_in_gzip_is_unpacked_whatever_its_name_says(
             )
             for encoding, option in (("latin-1", "cp1252"), ("utf-16", "utf-16"))
         ),
+        *(
+            (
+                "a.csv",
+                "age;weight;code\n1;2,5;x\n2;3,5;é\n".encode(encoding),
+                "separated by semicolons; add --separator ';'; a comma in a number; a decimal point is needed, "
+                "and no sign between thousands; add --decimal ,",
+            )
+            for encoding in ("latin-1", "utf-16", "utf-8")
+        ),
+        (
+            "a.csv",
+            'age,weight,code\n1,"2,5",é\n,NA,x\n3,"4,5",x'.encode("latin-1"),
+            "add --encoding cp1252; a comma in a number;",
+        ),
         (
             "a.csv",
             b"age;weight;code\n1;2;x\n",

@@ -9,6 +9,7 @@ import zlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import filterfalse, islice
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -130,39 +131,69 @@ def check_text(content: bytes, file: Path, schema: Mapping[str, Any]) -> None:
     raise no_text(file, content, schema)
 
 
-def no_text(file: Path, content: bytes, schema: Mapping[str, Any]) -> WrongUse:
-    """The error for a file whose content is not UTF-8, with what else its header shows."""
+def no_text(file: Path, content: bytes, schema: JsonMapping) -> WrongUse:
+    """The error for a file whose content is not UTF-8, with what else its text shows."""
     suspected = suspicions.of_no_text(content)
     option = suspicions.option_of(suspected) if form_of(file) in OF_CSV else None
-    why = f"{file} is {_with_way_out(suspected, option)}"
+    causes = [f"{file} is {_with_way_out(suspected, option)}"]
     if option is not None:
         codec = suspicions.codec_of(option.partition("=")[2], content[:2])
-        header = _header_problem(content.decode(codec, "replace"), schema)
-        why = "; ".join(filter(None, [why, header]))
-    return WrongUse(why)
+        text = content.decode(codec, "replace")
+        causes += _causes_in_header(text, schema) or _causes_in_cells(text, schema, ",")
+    return WrongUse("; ".join(causes))
 
 
 def check_separator(text: str, file: Path, schema: JsonMapping) -> None:
     """Checks that commas separate the names in the header, as an upload does."""
-    problem = _header_problem(text, schema)
-    if problem is not None:
-        raise WrongUse(f"{file}, {problem}")
+    causes = _causes_in_header(text, schema)
+    if causes:
+        raise WrongUse(f"{file}, {'; '.join(causes)}")
 
 
-def _header_problem(text: str, schema: Mapping[str, Any]) -> str | None:
-    """Why the first line that is not empty is no header, with its number."""
+def _causes_in_header(text: str, schema: JsonMapping) -> list[str]:
+    """Why the first line that is not empty is no header, with its number, and what is
+    wrong in the cells below it if another sign separates them.
+    """
     columns = [
         *(feature["name"] for feature in schema["features"]),
         schema["label"]["name"],
     ]
-    for number, line in enumerate(text.splitlines(), start=1):
-        if line.strip():
-            problem = suspicions.of_header_line(line, columns)
-            if problem is not None:
-                why = _with_way_out(problem.suspected, problem.option)
-                return f"line {number}: {why}"
-            break
-    return None
+    number, line = next(
+        (number, line)
+        for number, line in enumerate(text.splitlines(), start=1)
+        if line.strip()
+    )
+    problem = suspicions.of_header_line(line, columns)
+    if problem is None:
+        return []
+    causes = [f"line {number}: {_with_way_out(problem.suspected, problem.option)}"]
+    _, _, separator = (problem.option or "").partition("=")
+    if problem.problem == "separator":
+        causes += _causes_in_cells(text, schema, suspicions.SEPARATORS[separator])
+    return causes
+
+
+def _causes_in_cells(text: str, schema: JsonMapping, sign: str) -> list[str]:
+    """Why cells of the first rows are no numbers, such as a decimal comma."""
+    names = text_cells.number_columns(schema)
+    rows = csv.DictReader(io.StringIO(text), delimiter=sign)
+    cells: list[str] = []
+    with suppress(csv.Error):  # which is said once the file is read
+        for row in islice(rows, suspicions.SAMPLE):
+            cells += [row[name] or "" for name in names & row.keys()]
+    refused = list(filterfalse(_is_read, cells))
+    suspected = suspicions.of_no_numbers(refused) if refused else None
+    if suspected is None:
+        return []
+    return [_with_way_out(suspected, suspicions.option_of(suspected, refused))]
+
+
+def _is_read(cell: str) -> bool:
+    """Whether a cell is a number, or empty."""
+    with suppress(ValueError):
+        number_of(cell)
+        return True
+    return False
 
 
 def _with_way_out(suspected: str, option: str | None) -> str:
