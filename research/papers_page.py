@@ -6,6 +6,7 @@ test compares the page.
 """
 
 import csv
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,10 +20,10 @@ _HEAD = """# The papers
 
 Published private forests claim ε-differential privacy. Of the forests below, the claims of `mrf`, `spe`, `sspe-1`,
 `maxtree`, `bms-rf` and `srt` are false as written or as coded. The claim of `rdt` holds where a row is added or
-removed, that of `sspe-2` where a label is added or removed, and that of `pte` in one of the two settings that its text
-names. Grovekeeper runs each forest in a repaired form, at its true price. `grovekeeper algorithms NAME` prints the same
-sentences; each [proof](proofs/README.md) shows the repair, and tests put every known flaw back and demand that a test
-fails.
+removed; those of `sspe-2` and, if features are public, `pte` hold where a label is added or removed and the tree of
+each label is drawn on its own. Grovekeeper runs each forest in a repaired form, at its true price.
+`grovekeeper algorithms NAME` prints the same sentences; each [proof](proofs/README.md) shows the repair, and tests put
+the flaws back that [their table](../tests/privacy/README.md) lists, and demand that an enumeration detects them.
 
 A page for each paper says what was checked, how printed numbers stand beside ours, and what is not explained:
 [Bai et al.](results/papers/paper-bai.md), [Huang, Lei and Kabán](results/papers/paper-huang.md),
@@ -34,9 +35,10 @@ NOT_EXPRESSIBLE = Path(__file__).parent / "reference" / "not_expressible.csv"
 _REST = """## What no request expresses
 
 Modes of the papers that the service does not offer, and why. `research/papers` runs most of them on public tables, but
-not labels drawn anew for every prediction, Shannon's entropy, depths of 2d from nine features on, MaxTree on bootstrap
-samples, regression of median trees, SSRDT and TOP, layers until an accuracy stops rising, and Song and Wang's search
-for the most accurate p1, p2, layers and trees.
+not split values at values present or halfway between the structure points of a node, Algorithm 3 of Huang, Lei and
+Kabán with private features, labels drawn anew for every prediction, Shannon's entropy, depths of 2d from nine features
+on, MaxTree on bootstrap samples, regression of median trees, SSRDT and TOP, layers until an accuracy stops rising, and
+Song and Wang's search for the most accurate p1, p2, layers and trees.
 
 | paper | mode | why not |
 |---|---|---|
@@ -44,18 +46,38 @@ for the most accurate p1, p2, layers and trees.
 
 
 def text() -> str:
-    """The page; algorithms with one description share a section."""
+    """The page."""
+    parts = [_HEAD]
+    for described, named in _sections().items():
+        parts += [f"## {_heading(named)}\n", described]
+    return "\n".join([*parts, _rest()])
+
+
+def anchor(slug: str) -> str:
+    """The anchor of the section on an algorithm."""
+    (heading,) = (
+        _heading(named)
+        for named in _sections().values()
+        if slug in (of_section for of_section, _ in named)
+    )
+    return re.sub("[^a-z0-9 -]", "", heading.lower()).replace(" ", "-")
+
+
+def _sections() -> Mapping[str, Sequence[tuple[str, str]]]:
+    """Slugs and titles of the algorithms of papers by their description, which some
+    share.
+    """
     sections: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for algorithm in catalogue.algorithms():
         if algorithm["about"]["claimed"] is not None:
             described = _described(algorithm["source"], algorithm["about"])
             sections[described].append((algorithm["slug"], algorithm["title"]))
-    parts = [_HEAD]
-    for described, named in sections.items():
-        slugs = ", ".join(f"`{slug}`" for slug, _ in named)
-        parts.append(f"## {slugs}: {_title([title for _, title in named])}\n")
-        parts.append(described)
-    return "\n".join([*parts, _rest()])
+    return sections
+
+
+def _heading(named: Sequence[tuple[str, str]]) -> str:
+    slugs = ", ".join(f"`{slug}`" for slug, _ in named)
+    return f"{slugs}: {_title([title for _, title in named])}"
 
 
 def _rest() -> str:

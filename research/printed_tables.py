@@ -24,9 +24,9 @@ numbers suggest it.
 """
 
 
-WITH_CATEGORIES = ("hayes_roth", "tic_tac_toe")
-"""Datasets of Bai et al. below 2,000 rows whose features are all unordered categories,
-by file.
+WITH_CATEGORIES = ("zoo", "hayes_roth", "tic_tac_toe", "australian")
+"""Datasets below 2,000 rows of Bai et al., and of Song and Wang, half of whose features
+or more are unordered categories without missing values, by file.
 """
 
 WITH_SOME_CATEGORIES = (
@@ -297,31 +297,47 @@ def _few_columns(slug: str) -> tuple[Check, Check]:
     )
 
 
-_BREIMAN = Method(
-    "breiman", checks=(Check("five draws a leaf", "breiman:leaf_counts=draws"),)
-)
-_MRF = Method("mrf-plain", "mrf", (_on_both_sides("mrf-plain"),))
-_CONSISTENT = {
-    "Denil14": Method("denil14", checks=_few_columns("denil14")),
-    "BRF": Method("brf", checks=_few_columns("brf")),
-    "CompRF-C": Method("comprf-c"),
-    "MRF": _MRF,
-    "CompRF-I": Method("comprf-i"),
-    "Breiman": _BREIMAN,
-    "Breiman+SE": Method("breiman-se", checks=(_on_both_sides("breiman-se"),)),
-    "Breiman+M": Method("breiman-m", checks=(_on_both_sides("breiman-m"),)),
-}
-_AS_NUMBERS, _EVERY_COLUMN = "categories as numbers", "columns of other and missing"
-_OWN_CODE = ("MRF", "Breiman+SE", "Breiman+M")
-"""Methods of the authors, whose published code splits one value of a category off, as a
-column of 0 and 1 does.
-"""
-
-
 def _coded(method: Method) -> Method:
     """A method that runs with categories as numbers, too."""
-    check = Check(_AS_NUMBERS, method.plain, coding=NUMBERS, files=WITH_CATEGORIES)
+    check = _as_numbers(_AS_NUMBERS, method.plain)
     return replace(method, checks=(*method.checks, check))
+
+
+def _as_numbers(title: str, algorithm: str) -> Check:
+    return Check(title, algorithm, coding=NUMBERS, files=WITH_CATEGORIES)
+
+
+_AS_NUMBERS, _EVERY_COLUMN = "categories as numbers", "columns of other and missing"
+_DRAWS, _OF_DRAWS = "five draws a leaf", "breiman:leaf_counts=draws"
+_BREIMAN = _coded(
+    Method(
+        "breiman",
+        checks=(
+            Check(_DRAWS, _OF_DRAWS),
+            _as_numbers(f"{_DRAWS}, {_AS_NUMBERS}", _OF_DRAWS),
+        ),
+    )
+)
+_FEATURES = "features drawn"
+
+
+def _of_authors(slug: str, private: str = "") -> Method:
+    """A method of Bai et al., whose code draws a feature with all its values."""
+    by_features = Check(_FEATURES, f"{slug}:draws=features", files=WITH_SOME_CATEGORIES)
+    return Method(slug, private, (_on_both_sides(slug), by_features))
+
+
+_MRF = _of_authors("mrf-plain", "mrf")
+_CONSISTENT = {
+    "Denil14": _coded(Method("denil14", checks=_few_columns("denil14"))),
+    "BRF": _coded(Method("brf", checks=_few_columns("brf"))),
+    "CompRF-C": _coded(Method("comprf-c")),
+    "MRF": _MRF,
+    "CompRF-I": _coded(Method("comprf-i")),
+    "Breiman": _BREIMAN,
+    "Breiman+SE": _of_authors("breiman-se"),
+    "Breiman+M": _of_authors("breiman-m"),
+}
 
 
 def _planes(slug: str) -> Method:
@@ -354,10 +370,7 @@ TABLES: Mapping[str, Table] = {
             "paper's figure 5, with its public rules. "
             f"{_TRIED.format(forests='Denil14 and BRF', breiman='Breiman')} As well, "
             f"{_NUMBERS.format(forests='Denil14, BRF, CompRF and Breiman on Hayes and Tic-tac-toe')}",
-            {
-                name: method if name in _OWN_CODE else _coded(method)
-                for name, method in _CONSISTENT.items()
-            },
+            _CONSISTENT,
             unclaimed=("mrf",),
         ),
         Table(

@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 
 from grovekeeper_forests import catalogue
-from research import printed_pages, printed_tables
+from research import papers_page, printed_pages, printed_tables
 from research.papers import __main__ as tables
 from research.papers import (
     ablation_runs,
@@ -35,6 +35,7 @@ from research.papers.findings import Difference, Finding, table
 from research.papers.random_tree_grid import GridRun
 from research.printed_pages import Accuracies
 from research.printed_tables import Cell
+from research.reference.literal_rules import TRUE_LOSS
 from research.runs import Task, load
 
 _REFERENCE = Path(__file__).parents[1] / "reference"
@@ -192,7 +193,7 @@ PAPERS = (
         "paper-huang",
         "Huang, Lei and Kabán (2022): private ensembles of median trees",
         ("huang",),
-        ("spe", "sspe-1", "sspe-2", "pte"),
+        ("spe", "sspe-1", "sspe-2", "pte", "srt", "rdt-jagannathan", "maxtree"),
         ("spe-1", "spe-2"),
         _of_huang,
         huang_page.NAMES,
@@ -244,13 +245,14 @@ def _link(name: str) -> str:
 
 def _service(entrance: Entrance) -> Iterator[str]:
     yield "## What is claimed, what is wrong, and what runs in the service\n"
+    yield (
+        "[The papers](../../papers.md) says so for each algorithm. True loss of the printed rules, by the algorithm "
+        "that repairs them:\n"
+    )
     for slug in entrance.slugs:
-        about = catalogue.algorithm(slug).about
-        wrong = f" **Wrong:** {about.wrong}" if about.wrong else ""
-        proof = about.proof.removeprefix("docs/")
-        yield (
-            f"* `{slug}`. **Claimed:** {about.claimed}{wrong} **Here:** {about.here} [Proof](../../{proof})"
-        )
+        place = papers_page.anchor(slug)
+        proof = catalogue.algorithm(slug).about.proof.removeprefix("docs/")
+        yield f"* [`{slug}`](../../papers.md#{place}): {TRUE_LOSS[slug]} ([proof](../../{proof}))."
     yield ""
 
 

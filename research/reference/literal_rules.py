@@ -12,8 +12,9 @@ TRUE_LOSS: Mapping[str, str] = {
     "rdt-jagannathan": "the claim; twice that where a row is replaced",
     "maxtree": "at most e^(2ε) − 1 a tree where a row is added or removed",
     "sspe-1": "no bound, under either adjacency",
-    "sspe-2": "the claim where a label is added or removed; twice that where one changes",
-    "pte": "the claim where features are public and a label is added or removed; twice that where one changes",
+    "sspe-2": "up to three times the claim where a label is added or removed, the claim itself if the tree of each "
+    "label is drawn on its own; twice the claim where a label changes",
+    "pte": "that of `sspe-2` where features are public",
     "rdt-mv": "the claim, without the price of choosing k and h",
     "rdt-ta": "the claim, without the price of choosing k and h",
     "bms-rf": "no bound, under either adjacency",

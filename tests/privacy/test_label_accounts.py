@@ -4,6 +4,7 @@ mechanisms of every adjacency.
 
 import itertools
 import math
+from collections import defaultdict
 from collections.abc import Hashable
 from dataclasses import replace
 from fractions import Fraction
@@ -27,7 +28,8 @@ from grovekeeper_forests.privacy.events import (
 )
 from grovekeeper_forests.releases.forest import price as forest_price
 from grovekeeper_forests.releases.forest.price import PlanRequest, plan
-from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness
+from grovekeeper_forests.trees import tree_histograms
+from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness, loss
 from tests.privacy.test_delta_accounts import share_of_charge
 from tests.privacy.universe import (
     TWO_SPLITS,
@@ -350,6 +352,39 @@ def test_noise_for_sensitivity_one_loses_twice_what_the_paper_claims(
     )
     with pytest.raises(PlanInvalid):
         forest_price.require_priced(flawed.plan, TWO_SPLITS)
+
+
+@pytest.mark.parametrize("slug", ["sspe-2", "pte"])
+def test_portions_of_fixed_sizes_cost_more_where_a_label_is_added(
+    monkeypatch: pytest.MonkeyPatch, slug: str
+) -> None:
+    """A6: portions of the labelled rows, of sizes that follow from their number. All
+    such partitions are equally likely; noise and adjacency are the paper's.
+    """
+    settled = planned(slug, TWO_SPLITS, n_estimators=2, **STOPS_NOWHERE)
+    plan = replace(settled, event=halved(settled.event))
+
+    def law(n_old: int, new: int) -> dict[Hashable, float]:
+        """Of old rows with one label, and a row whose label is new."""
+        dataset = dict.fromkeys(range(n_old), (*FEATURES[0], 0))
+        dataset[n_old] = (*FEATURES[0], new)
+        known = range(n_old + (new != UNKNOWN))
+        firsts = list(itertools.combinations(known, (len(known) + 1) // 2))
+        mean: dict[Hashable, float] = defaultdict(float)
+        for first in firsts:
+            # for the labelled rows alone
+            portions = np.array([int(row_id not in first) for row_id in known])
+            monkeypatch.setattr(
+                tree_histograms, "shards", lambda *_, portions=portions, **__: portions
+            )
+            laws = Laws(plan, TWO_SPLITS, grow=with_half_the_noise, key=TOGETHER)
+            for outcome, probability in laws.of(dataset).items():
+                mean[outcome] += probability / len(firsts)
+        return mean
+
+    worst = max(loss(law(n_old, UNKNOWN), law(n_old, 1)) for n_old in range(1, 6))
+
+    assert worst == pytest.approx(2.434, abs=0.001)
 
 
 def dropping(

@@ -40,6 +40,13 @@ MAX_FEATURES = Parameter(
     default="sqrt",
     choices=("sqrt", "all"),
 )
+DRAWS = Parameter(
+    "draws",
+    "choice",
+    "What a split draws: columns, of which every value of a category is one, or features with all their values.",
+    default="columns",
+    choices=("columns", "features"),
+)
 FIRST, DRAWN = "first", "drawn"
 TIES = Parameter(
     "ties",

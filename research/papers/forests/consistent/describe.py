@@ -43,6 +43,7 @@ class MultinomialReference(_Forest):
     parameters = (
         *_FOREST,
         shared.STOP,
+        shared.DRAWS,
         shared.STRUCTURE_SHARE,
         shared.B1,
         shared.B2,
@@ -61,7 +62,7 @@ class GreedyOnStructure(_Forest):
     title = "Random forest with structure and estimation points"
     source = "Bai et al. (2022), section 5.1: Breiman+SE"
     about = f"The best split of √D random columns by structure points; estimation points fill leaves. {_STOP}"
-    parameters = (*_FOREST, shared.STOP, shared.STRUCTURE_SHARE)
+    parameters = (*_FOREST, shared.STOP, shared.DRAWS, shared.STRUCTURE_SHARE)
 
 
 class MultinomialOnBootstrap(_Forest):
@@ -73,7 +74,7 @@ class MultinomialOnBootstrap(_Forest):
     title = "Random forest with multinomial splits"
     source = "Bai et al. (2022), section 5.1: Breiman+M"
     about = f"The splits of mrf-plain on bootstrap samples, whose rows also fill the leaves. {_STOP}"
-    parameters = (*_FOREST, shared.STOP, shared.B1, shared.B2)
+    parameters = (*_FOREST, shared.STOP, shared.DRAWS, shared.B1, shared.B2)
 
 
 class PooledForest(_Forest):

@@ -40,7 +40,8 @@ def grow_forest(
         quotes the conditions).
     """
     coded, random = CodedRows.of(Design.of(schema), rows), np.random.default_rng(seed)
-    rule = _RULES[plan.algorithm](plan.parameters, max(isqrt(len(coded.values)), 1))
+    n_drawn = coded.n_features if _by_features(plan.parameters) else len(coded.values)
+    rule = _RULES[plan.algorithm](plan.parameters, max(isqrt(n_drawn), 1))
 
     label_strength = float(plan.parameters.get("b3", 0))
 
@@ -100,6 +101,7 @@ def _multinomial(parameters: Parameters, _: int) -> Rule:
         strengths,
         max_depth=depth,
         stop=str(parameters["stop"]),
+        by_features=_by_features(parameters),
     )
 
 
@@ -109,6 +111,7 @@ def _greedy(parameters: Parameters, n_candidates: int) -> Rule:
         int(parameters["min_samples_leaf"]),
         n_candidates,
         stop=str(parameters["stop"]),
+        by_features=_by_features(parameters),
     )
 
 
@@ -132,6 +135,10 @@ def _bernoulli(parameters: Parameters, n_candidates: int) -> Rule:
         rates=rates,
         redraws=parameters["redraw"] == "yes",
     )
+
+
+def _by_features(parameters: Parameters) -> bool:
+    return parameters.get("draws") == "features"
 
 
 def _drawn_columns(parameters: Parameters, n_candidates: int) -> int:

@@ -61,9 +61,15 @@ first value, and the number of the node that was tallied last, int64 ``(2, n_cat
 + 1)``.
 """
 
-Tree: TypeAlias = tuple[Table, NDArray[np.int32], NDArray[np.int64], Shared, Work]
-"""The table; the columns, as in :func:`grow_tree`; an order of the columns; tallies of
-categories; and memory.
+Tree: TypeAlias = tuple[
+    Table,
+    NDArray[np.int32],
+    tuple[NDArray[np.int64], NDArray[np.int64]],
+    Shared,
+    Work,
+]
+"""The table; the columns, as in :func:`grow_tree`; an order of the groups of columns, and
+the first column of every group; tallies of categories; and memory.
 """
 
 
@@ -346,32 +352,45 @@ def _sampled_structure(node: Node, size: int) -> NDArray[np.int32]:
 def _multinomial_split(
     tree: Tree, numbers: NDArray[np.float64], node: Node
 ) -> tuple[int, int, int]:
-    """A column drawn by the best gains of columns, then a split point drawn by the
-    gains of the column.
+    """A group of columns drawn by the best gains of groups, then a split point drawn by
+    the gains of the group.
 
-    Coins leave out columns and points. Where no column or point is left, one is taken
-    at random.
+    Coins leave out groups and points. Where no group or point is left, one is taken
+    at random. A group of several columns, which has one point for each, keeps all.
     """
     min_leaf, _, first_strength, second_strength, first_rate, second_rate = numbers[:6]
-    order, gain, point = tree[2], tree[4][3], tree[4][4]
+    (order, firsts), gain, point = tree[2], tree[4][3], tree[4][4]
     gains, splittable, n_splittable = (
-        np.empty(order.size),
-        np.empty(order.size, dtype=np.int64),
+        np.empty(firsts[-1]),
+        np.empty(firsts[-1], dtype=np.int64),
         0,
     )
     for attempt in range(2 if first_rate < 1.0 else 1):
         for place in range(order.size):
-            column = _next(order, place) if attempt == 1 else place
+            group = _next(order, place) if attempt == 1 else place
             if n_splittable > 0 if attempt == 1 else np.random.random() >= first_rate:
                 continue
-            n_points = _scan(tree, column, node, min_leaf)
-            if n_points > 0:
-                gains[n_splittable] = gain[:n_points].max()
-                splittable[n_splittable] = column
+            best = -1.0
+            for column in range(firsts[group], firsts[group + 1]):
+                n_points = _scan(tree, column, node, min_leaf)
+                if n_points > 0:
+                    best = max(best, gain[:n_points].max())
+            if best >= 0.0:
+                gains[n_splittable] = best
+                splittable[n_splittable] = group
                 n_splittable += 1
     if n_splittable == 0:
         return -1, -1, -1
-    column = splittable[_drawn(gains, n_splittable, first_strength)]
+    group = splittable[_drawn(gains, n_splittable, first_strength)]
+    column = firsts[group]
+    if firsts[group + 1] > column + 1:
+        n_splittable = 0
+        for column in range(firsts[group], firsts[group + 1]):
+            if _scan(tree, column, node, min_leaf) > 0:
+                gains[n_splittable] = gain[0]
+                splittable[n_splittable] = column
+                n_splittable += 1
+        return splittable[_drawn(gains, n_splittable, second_strength)], 0, 1
     n_points = _scan(tree, column, node, min_leaf)
     at = np.random.randint(0, n_points)
     one, following = point[2 * at], point[2 * at + 1]
@@ -394,7 +413,7 @@ def _split(
         return _multinomial_split(tree, numbers, node)
     min_leaf, mtry, _, _, first_rate, second_rate, pool_size = numbers[:7]
     redraws = numbers[9] > 0.0
-    codes, order, gain, point = tree[0][0], tree[2], tree[4][3], tree[4][4]
+    codes, (order, firsts), gain, point = tree[0][0], tree[2], tree[4][3], tree[4][4]
     n_wanted, is_random_point = int(mtry), False
     if kind == POOLED:
         n_wanted = min(1 + np.random.poisson(mtry - 1.0), order.size)
@@ -406,26 +425,27 @@ def _split(
     for place in range(order.size):
         if place >= n_wanted and (best_column >= 0 or not redraws):
             break
-        column = _next(order, place)
-        n_points = _scan(tree, column, node, min_leaf)
-        if pool.size > 0 and n_points > 0:
-            pooled = codes[column][pool]
-            n_points = _kept(gain, point, n_points, 1.0, pooled.min(), pooled.max())
-        if n_points == 0:
-            continue
-        at = (
-            np.random.randint(0, n_points)
-            if is_random_point
-            else gain[:n_points].argmax()
-        )
-        score = np.random.random() if is_random_point else gain[at]
-        if score > best_gain:
-            best_gain, best_column, best_code, best_next = (
-                score,
-                column,
-                point[2 * at],
-                point[2 * at + 1],
+        group = _next(order, place)
+        for column in range(firsts[group], firsts[group + 1]):
+            n_points = _scan(tree, column, node, min_leaf)
+            if pool.size > 0 and n_points > 0:
+                pooled = codes[column][pool]
+                n_points = _kept(gain, point, n_points, 1.0, pooled.min(), pooled.max())
+            if n_points == 0:
+                continue
+            at = (
+                np.random.randint(0, n_points)
+                if is_random_point
+                else gain[:n_points].argmax()
             )
+            score = np.random.random() if is_random_point else gain[at]
+            if score > best_gain:
+                best_gain, best_column, best_code, best_next = (
+                    score,
+                    column,
+                    point[2 * at],
+                    point[2 * at + 1],
+                )
     return best_column, best_code, best_next
 
 
@@ -447,6 +467,16 @@ def _copied(to: NDArray[np.float64], of: NDArray[np.float64]) -> None:
     """Copies class weights by a loop, as :func:`_begin` does."""
     for label in range(to.size):
         to[label] = of[label]
+
+
+@compiled
+def _groups(columns: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The groups of columns, and the first column of each, with their number behind."""
+    n_groups = columns[-1, 3] + 1 if columns.shape[0] > 0 else 0
+    firsts = np.zeros(n_groups + 1, dtype=np.int64)
+    for column in range(columns.shape[0]):
+        firsts[columns[column, 3] + 1] = column + 1
+    return np.arange(n_groups), firsts
 
 
 @compiled
@@ -478,8 +508,9 @@ def grow_tree(
 
     Args:
         table: codes, categories and points; rows without weight are ignored.
-        columns: of every column its category, or −1; its value of the category; and its
-            number of codes; int32 ``(n_columns, 3)``.
+        columns: of every column its category, or −1; its value of the category; its
+            number of codes; and its group, ascending without gaps, of which rules draw
+            one; int32 ``(n_columns, 4)``.
         rule: the kind of rule, and its numbers: ``min_leaf, mtry, first_strength,
             second_strength, first_rate, second_rate, pool_size, max_depth,
             smallest_node, redraws, smallest_child``. A node with less than
@@ -514,7 +545,7 @@ def grow_tree(
                 firsts[0, following] += 1
     firsts[1] = -1
     shared = (np.empty((firsts[0, -1], n_entries), dtype=np.int64), firsts)
-    tree = (table, columns, np.arange(columns.shape[0]), shared, work)
+    tree = (table, columns, _groups(columns), shared, work)
     local, total = np.empty((3, used.size), dtype=np.int32), np.empty(n_classes)
     # Nodes that wait: start and end of their rows, the parent whose right child they
     # are, and their depth; −1: a leaf.

@@ -30,8 +30,8 @@ class CodedRows:
         codes: the place of every value among them, int32 ``(n_columns, n_rows)``.
         categories: the values of every category of which a value is a column, int32
             ``(n_categories, n_rows)``.
-        columns: of every column its category, or −1; its value; and its number of
-            codes; int32 ``(n_columns, 3)``.
+        columns: of every column its category, or −1; its value; its number of codes;
+            and its feature; int32 ``(n_columns, 4)``.
         y: classes, int32 ``(n_rows,)``.
         n_classes: number of declared classes.
     """
@@ -67,8 +67,9 @@ class CodedRows:
             X.shape[1], len(X)
         )
         values = tuple(values.astype(np.float64) for values, _ in coded)
-        columns = np.full((X.shape[1], 3), -1, dtype=np.int32)
+        columns = np.full((X.shape[1], 4), -1, dtype=np.int32)
         columns[:, 2] = [len(distinct) for distinct in values]
+        columns[:, 3] = design.feature
         spread = np.flatnonzero(n_columns > 1)
         for category, feature in enumerate(spread):
             columns[design.feature == feature, :2] = [
@@ -93,8 +94,9 @@ class CodedRows:
         """Codes the columns of a matrix, none of which belongs to a category."""
         coded = [np.unique(column, return_inverse=True) for column in X.T]
         columns = np.array(
-            [(-1, -1, len(values)) for values, _ in coded], dtype=np.int32
-        ).reshape(len(coded), 3)
+            [(-1, -1, len(values), at) for at, (values, _) in enumerate(coded)],
+            dtype=np.int32,
+        ).reshape(len(coded), 4)
         codes = np.array([codes for _, codes in coded], dtype=np.int32).reshape(
             len(coded), len(X)
         )
@@ -107,6 +109,11 @@ class CodedRows:
     def n_rows(self) -> int:
         """Number of rows."""
         return self.y.size
+
+    @property
+    def n_features(self) -> int:
+        """Number of features."""
+        return len(np.unique(self.columns[:, 3]))
 
 
 def _flags(
@@ -139,6 +146,8 @@ class Rule:
         stop: where k counts, one of :data:`STOPS`.
         redraws: whether further columns are drawn where none of the candidates has a
             split; not read for ``MULTINOMIAL``.
+        by_features: whether a feature is drawn with all its columns, for ``GREEDY`` and
+            for ``MULTINOMIAL`` without rates.
     """
 
     kind: int
@@ -150,6 +159,7 @@ class Rule:
     max_depth: int = 0
     stop: str = LEAVES
     redraws: bool = True
+    by_features: bool = False
 
     @property
     def numbers(self) -> NDArray[np.float64]:
@@ -213,13 +223,16 @@ def grown(
     n_used = int(np.count_nonzero((weights.structure > 0) | (weights.estimation > 0)))
     nodes = np.empty((2 * n_used, 4), dtype=np.int32)
     counts = np.empty((2 * n_used, rows.n_classes))
+    columns = rows.columns.copy()
+    if not rule.by_features:
+        columns[:, 3] = np.arange(len(columns))
     n_nodes = split_loops.grow_tree(
         (
             rows.codes,
             rows.categories,
             np.stack([rows.y, weights.structure, weights.estimation]),
         ),
-        rows.columns,
+        columns,
         (rule.kind, rule.numbers),
         int(random.integers(2**31)),
         (nodes, counts),

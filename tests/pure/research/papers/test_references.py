@@ -208,6 +208,54 @@ def test_multinomial_splits_follow_the_softmax_of_normalised_decreases() -> None
     assert np.abs(seen - shares / shares.sum()).max() < 0.06
 
 
+def _town_and_wage() -> tuple[Schema, SanitisedRows, list[NDArray[np.float64]]]:
+    """A category of four values beside a number of two, rows, and the decreases by the
+    split points of both.
+    """
+    schema = Schema(
+        (
+            Feature("town", "categorical", categories=tuple("abcd")),
+            Feature("wage", "integer", 0.0, 1.0),
+        ),
+        Label("y", ("no", "yes")),
+    )
+    random = np.random.default_rng(5)
+    town = random.integers(0, 4, 60).astype(np.int32)
+    wage = random.integers(0, 2, 60).astype(np.float64)
+    y = ((random.random(60) < 0.2 + 0.2 * town) ^ (wage == 1)).astype(np.int32)
+    decreases = [
+        np.array([*_decreases(column, y, 1).values()])
+        for column in (*(town == code for code in range(4)), wage)
+    ]
+    return (
+        schema,
+        public_rows(town, wage, y=y),
+        [np.concatenate(decreases[:4]), decreases[4]],
+    )
+
+
+def test_a_feature_is_drawn_by_its_best_value_and_then_a_value() -> None:
+    schema, rows, decreases = _town_and_wage()
+    coded, random = CodedRows.of(Design.of(schema), rows), np.random.default_rng(7)
+    everything = Weights(np.ones(60, dtype=np.int32), np.ones(60, dtype=np.int32))
+    best = np.array([found.max() for found in decreases])
+    weights = np.exp(2.0 * (best - best.min()) / np.ptp(best))
+    gains = decreases[0]
+    shares = np.exp(1.5 * (gains - gains.min()) / np.ptp(gains))
+    law = np.append(shares / shares.sum() * weights[0], weights[1]) / weights.sum()
+    rule = Rule(
+        split_loops.MULTINOMIAL, 1, 0, (4.0, 3.0), max_depth=1, by_features=True
+    )
+    drawn = [grown(coded, everything, rule, random).feature[0] for _ in range(3_000)]
+    # two columns of the category are those of OTHER and MISSING
+    seen = np.bincount(drawn, minlength=7)[[0, 1, 2, 3, 6]] / len(drawn)
+    assert np.abs(seen - law).max() < 0.05
+    greedy = Rule(split_loops.GREEDY, 1, 1, max_depth=1, by_features=True)
+    found = [grown(coded, everything, greedy, random).feature[0] for _ in range(3_000)]
+    assert {*found} == {gains.argmax(), 6}
+    assert abs(np.mean(np.array(found) == 6) - 0.5) < 0.05
+
+
 def _task(n_rows: int, random: np.random.Generator) -> SanitisedRows:
     """Uniform points; P(yes) is 0.9 in a disk and 0.1 outside, so that the Bayes error
     is 0.1.

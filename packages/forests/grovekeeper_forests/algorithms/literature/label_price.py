@@ -81,7 +81,11 @@ class LabelMedianTrees(PathForest):
             "ε-differential privacy of labels, features being public: exact medians, Laplace noise of scale 1/ε on "
             "leaf counts."
         ),
-        wrong="Right where a label is added or removed, as in the paper; 2ε where one changes, which moves two counts.",
+        wrong=(
+            "Where a label is added or removed, as in the paper, right if the tree of each label is drawn on its own; "
+            "up to 3ε if portions have fixed sizes, which the text leaves open. 2ε where one changes, which moves two "
+            "counts."
+        ),
         here=(
             "The public cut closest to a median, and noise for two counts; only on accounts whose owner published "
             "features and membership. It protects labels and nothing else."
@@ -141,8 +145,8 @@ class TransductiveEnsemble(LabelMedianTrees):
         ),
         wrong=(
             "The text contradicts itself on whether features are private. If so, both ensembles read the rows again: "
-            "the price is a multiple. If not, the price is right where a label is added or removed, and 2ε where one "
-            "changes; the second ensemble needs no noise."
+            "the price is a multiple. If not, the first ensemble costs what `sspe-2` as printed costs, and the second "
+            "needs no noise."
         ),
         here=(
             "Only on accounts that protect labels: the first ensemble costs budget, the second reads the first "
