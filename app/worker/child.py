@@ -67,9 +67,9 @@ def main(supervisor_pid: int) -> None:
     has_task = threading.Event()
     _load_or_exit(has_task)
     _tell()
-    # This byte and that of ``look`` let the worker charge the job. What may fail for want
-    # of something on this machine stands above one of them.
-    text = _looked_for_jobs()
+    # This byte and those that answer looks let the worker charge the job. So whatever may
+    # fail for want of something on this machine is tried before one of them.
+    text = _look_until_task()
     has_task.set()
     _discard_standard_error()
     try:
@@ -113,8 +113,10 @@ def _lift_limit_of_processor_time() -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (resource.RLIM_INFINITY,) * 2)
 
 
-def _looked_for_jobs() -> str:
-    """Looks at what jobs need until there is a task, one of them; returns the task."""
+def _look_until_task() -> str:
+    """Answers the lines that name what a job needs, until a line is a task; returns the
+    task.
+    """
     while (line := sys.stdin.readline()).startswith("look "):
         try:
             look(line.removeprefix("look "))
@@ -218,6 +220,7 @@ def _die_with(supervisor_pid: int) -> None:
 
 
 if __name__ == "__main__":
+    # ``grovekeeper prepare`` compiles the program and runs no job
     if sys.argv[1] == "prepare":
         load_modules()
     else:

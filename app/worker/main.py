@@ -209,11 +209,11 @@ class _Loop:
         return True
 
     def _load_again(self) -> None:
-        CHILDREN.load(self._require_time)
+        CHILDREN.load(self._require_unstopped)
         self.cannot_load.clear()
         _log.info("this worker can load the code of jobs again")
 
-    def _require_time(self) -> None:
+    def _require_unstopped(self) -> None:
         if self._stop.begun.is_set():
             raise Stopped
 

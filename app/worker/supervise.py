@@ -58,7 +58,7 @@ _log = logging.getLogger(__name__)
 _POLL_S = 0.1
 
 
-def released_at(at: float, interval_s: int) -> float:
+def public_time_after(at: float, interval_s: int) -> float:
     """The public time at which a change appears.
 
     Args:
@@ -84,14 +84,14 @@ def still_at(public: float, interval_s: int) -> float:
     A wait for the time of the clock before would take as long as the clock was set
     back.
     """
-    return min(public, released_at(now(), interval_s))
+    return min(public, public_time_after(now(), interval_s))
 
 
 def wait_for_public_time(interval_s: int, *, stopping: threading.Event) -> None:
     """Waits until a public time, or until the process is to stop. A wait that ends too
     early goes on.
     """
-    until = released_at(now(), interval_s)
+    until = public_time_after(now(), interval_s)
     while not stopping.is_set() and now() < until:
         until = still_at(until, interval_s)
         stopping.wait(max(until - now(), 0))
@@ -319,7 +319,7 @@ class Supervisor:
         self._trees_done = PREPARING
         self._interval_s = interval_s
         self._shown_trees = 0
-        self._next_shown_at = released_at(now(), self._interval_s)
+        self._next_shown_at = public_time_after(now(), self._interval_s)
 
     def load(self, lease: Lease, needs: Needs) -> None:
         """Waits until the child of the job has loaded its code, shown as preparing, and
@@ -360,7 +360,7 @@ class Supervisor:
             JobFailed: the child did not succeed, or this process was asked to stop now
                 and killed the child.
         """
-        child = _start(task)
+        child = CHILDREN.take()
         try:
             assert child.stdin is not None
             # The pipe stays open: the child ends when it closes, so it dies with this
@@ -375,7 +375,7 @@ class Supervisor:
         if child.returncode != 0:
             damaged = self._damaged_uploads(task, lease)
         # before the end is told to anybody: success and failure show at public times
-        self._wait_for_release(lease)
+        self._hold_until_public_time(lease)
         for upload in damaged:
             _log.error(
                 "a paid job failed, and a file of its rows is damaged; restore the file from a backup",
@@ -428,7 +428,7 @@ class Supervisor:
             self._heed_signals()
         return outcome.result()
 
-    def _wait_for_release(self, lease: Lease) -> None:
+    def _hold_until_public_time(self, lease: Lease) -> None:
         """Holds the lease until the next public time, so that the end of the child
         shows then, however it ended.
 
@@ -438,7 +438,7 @@ class Supervisor:
         """
         if self._interval_s == 0:
             return
-        until = released_at(now(), self._interval_s)
+        until = public_time_after(now(), self._interval_s)
         while now() < until:
             self._report(lease)
             self._heed_signals()
@@ -457,7 +457,7 @@ class Supervisor:
         self._next_shown_at = still_at(self._next_shown_at, self._interval_s)
         if now() >= self._next_shown_at:
             self._shown_trees = self._trees_done
-            self._next_shown_at = released_at(now(), self._interval_s)
+            self._next_shown_at = public_time_after(now(), self._interval_s)
         return self._shown_trees
 
     def _report(self, lease: Lease) -> None:
@@ -480,8 +480,3 @@ def _damaged_files(task: JobTask) -> list[str]:
         except OSError:  # erased meanwhile, or the disk
             continue
     return damaged
-
-
-def _start(_task: JobTask) -> "subprocess.Popen[bytes]":
-    """The child that runs a task; it goes to the task's folder itself."""
-    return CHILDREN.take()

@@ -20,7 +20,7 @@ from app.services.execution import charge, lease
 from app.services.execution.lease import Lease
 from app.services.execution.run_job import JobFailed
 from app.services.jobs import show_jobs
-from app.services.jobs.task import JobTask, Needs
+from app.services.jobs.task import Needs
 from app.worker import supervise
 from app.worker.supervise import Supervisor
 from tests.support.crash_scene import OWNER, Scene, opened
@@ -62,7 +62,7 @@ class Job:
     ) -> None:
         """Runs the program as the child, after what it does to say that it begins."""
 
-        def start(task: JobTask) -> "subprocess.Popen[bytes]":
+        def take() -> "subprocess.Popen[bytes]":
             command = [
                 sys.executable,
                 "-ISc",
@@ -73,7 +73,7 @@ class Job:
             )
             return self.children[-1]
 
-        monkeypatch.setattr(supervise, "_start", start)
+        monkeypatch.setattr(supervise.CHILDREN, "take", take)
         with self.lease:
             self.supervisor.run(self.task, self.lease)
 

@@ -133,7 +133,14 @@ def run(
         )
         run, heartbeat = Run(scene, test_clock, [], []), lease.heartbeat
 
-        def start(task: JobTask) -> "subprocess.Popen[bytes]":
+        run_task, tasks = Supervisor.run, list[JobTask]()
+
+        def run_noted(supervisor: Supervisor, task: JobTask, lease: Lease) -> None:
+            tasks.append(task)
+            run_task(supervisor, task, lease)
+
+        def take() -> "subprocess.Popen[bytes]":
+            task = tasks.pop()
             perform_here(task)
             test_clock.pass_(run.durations.pop(0))
             program = f"import os; os.write(1, b'{'.' * (1 + task.n_trees)}')"
@@ -167,7 +174,8 @@ def run(
                 super().require()
 
         monkeypatch.setattr(run_job, "Lease", ClockedLease)
-        monkeypatch.setattr(supervise, "_start", start)
+        monkeypatch.setattr(Supervisor, "run", run_noted)
+        monkeypatch.setattr(supervise.CHILDREN, "take", take)
         monkeypatch.setattr(
             supervise, "time", SimpleNamespace(monotonic=lambda: test_clock.time)
         )
@@ -204,7 +212,7 @@ def test_a_longer_job_shows_at_a_later_public_time(run: Run) -> None:
 def test_a_failure_shows_when_a_success_would(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def start(task: JobTask) -> "subprocess.Popen[bytes]":
+    def take() -> "subprocess.Popen[bytes]":
         run.clock.pass_(7)
         return Popen(
             [sys.executable, "-ISc", "raise SystemExit(1)"],
@@ -212,7 +220,7 @@ def test_a_failure_shows_when_a_success_would(
             stdout=subprocess.PIPE,
         )
 
-    monkeypatch.setattr(supervise, "_start", start)
+    monkeypatch.setattr(supervise.CHILDREN, "take", take)
     job_id = run.submit("a")
     run.work(until=100)
     assert (run.scene.job(job_id).state, run.times(job_id)) == ("failed", [0, 60])
@@ -225,12 +233,12 @@ def test_a_paid_job_whose_rows_are_damaged_says_so_at_a_public_time(
     many rows there are.
     """
 
-    def start(task: JobTask) -> "subprocess.Popen[bytes]":
+    def take() -> "subprocess.Popen[bytes]":
         run.clock.pass_(7)
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
         return Popen([sys.executable, "-ISc", "raise SystemExit(1)"], **pipes)
 
-    monkeypatch.setattr(supervise, "_start", start)
+    monkeypatch.setattr(supervise.CHILDREN, "take", take)
     job_id = run.submit("a")
     (file,) = people.files(run.scene.installation, run.scene.dataset_id)
     path = path_of(file)
@@ -247,7 +255,7 @@ def test_progress_shows_at_a_public_time_while_files_of_a_failed_job_are_looked_
     """Old progress would tell that the child has ended, before its end shows."""
     is_told = threading.Event()
 
-    def start(task: JobTask) -> "subprocess.Popen[bytes]":
+    def take() -> "subprocess.Popen[bytes]":
         program = "import os; os.write(1, b'..'); raise SystemExit(1)"
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
         return Popen([sys.executable, "-ISc", program], **pipes)
@@ -266,7 +274,7 @@ def test_progress_shows_at_a_public_time_while_files_of_a_failed_job_are_looked_
 
     honest = Supervisor._report
     monkeypatch.setattr(Supervisor, "_report", report)
-    monkeypatch.setattr(supervise, "_start", start)
+    monkeypatch.setattr(supervise.CHILDREN, "take", take)
     monkeypatch.setattr(supervise, "_damaged_files", look)
     job_id = run.submit("a")
     run.work(until=200)

@@ -231,7 +231,7 @@ def _kill_worker_at(point: str) -> None:
         ),
         "charge-not-committed": lambda: after(ledger, "charge_job", kill),
         "charged": lambda: after(run_job, "charge_claimed", kill),
-        "child-started": lambda: after(supervise, "_start", kill),
+        "child-started": lambda: after(supervise.CHILDREN, "take", kill),
         "artifact-grown": lambda: before(run_job, "keep", kill),
         "artifact-half-stored": lambda: before(
             run_job, "keep", lambda: before(os, "fsync", kill)
@@ -293,7 +293,7 @@ def _fork_wrapped_children(point: str, journal: Path, database_url: str) -> None
 
     child_point = point if point not in (*WORKER_POINTS, *STORE_POINTS) else "never"
     fork_children(partial(run_child, child_point, journal, database_url))
-    after(supervise, "_start", lambda child: note(journal, f"child {child.pid}"))
+    after(supervise.CHILDREN, "take", lambda child: note(journal, f"child {child.pid}"))
 
 
 def run_child(point: str, journal: Path, database_url: str, supervisor: int) -> None:

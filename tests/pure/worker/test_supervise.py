@@ -22,7 +22,7 @@ from app.services.execution.run_job import CodeNotLoaded
 from app.services.jobs.task import Needs
 from app.worker import supervise
 from app.worker import supervise as module
-from app.worker.supervise import Children, Supervisor, released_at
+from app.worker.supervise import Children, Supervisor, public_time_after
 
 _WAITS = "import os, sys; os.write(1, b'.'); sys.stdin.readline()"
 
@@ -166,13 +166,13 @@ def test_a_worker_that_ends_leaves_no_child(
 def test_a_public_time_is_a_multiple_of_the_interval_after_the_change(
     at: float, interval_s: int
 ) -> None:
-    public = released_at(at, interval_s)
+    public = public_time_after(at, interval_s)
     assert public % interval_s == 0
     assert at < public <= at + interval_s
 
 
 def test_without_an_interval_a_change_appears_at_once() -> None:
-    assert released_at(12.5, 0) == 12.5
+    assert public_time_after(12.5, 0) == 12.5
 
 
 class Clock(threading.Event):
@@ -230,7 +230,7 @@ def test_a_clock_that_is_set_back_holds_no_ended_job_and_no_progress_for_longer_
     lease = create_autospec(Lease, instance=True)
     supervisor = Supervisor(interval_s=60, stop=Stop(now=clock))
     supervisor._trees_done = 7
-    supervisor._wait_for_release(lease)
+    supervisor._hold_until_public_time(lease)
     assert sum(clock.waits) <= 2 * 60
     assert clock.at % 60 == pytest.approx(0, abs=1e-6)
     supervisor._report(lease)
