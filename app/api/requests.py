@@ -403,12 +403,12 @@ async def optional_idempotency(
     """Read the request's idempotency key, with a digest of the body's canonical form;
     ``None`` without a key.
     """
-    checked = checked_key(request, key)
-    if checked is None:
+    key = checked_key(request, key)
+    if key is None:
         return None
     digest = await to_thread.run_sync(json_text.digest, request.value)
     return IdempotentRequest(
-        request.state.principal.key_id, route_of(request), checked, digest
+        request.state.principal.key_id, route_of(request), key, digest
     )
 
 
@@ -487,7 +487,7 @@ NameFilter: TypeAlias = Annotated[
 
 KeptHeads = Annotated[Heads, Depends(heads)]
 By = Annotated[tuple[Installation, Principal], Depends(by)]
-"""The first two arguments of a service: whose request it is."""
+"""The first two arguments of a use case: the installation, and who asks."""
 
 Page = Annotated[PageRequest, Depends(page)]
 Precondition = Annotated[Condition, Depends(precondition)]
@@ -514,11 +514,11 @@ async def check_query(request: Request) -> None:
 def _refuse_wrong_names(request: Request) -> None:
     route: APIRoute = request.scope["route"]
     declared = sorted(set(_declared(route.dependant)))
-    sent = Counter(name for name, _ in request.query_params.multi_items())
+    n_sent = Counter(name for name, _ in request.query_params.multi_items())
     wrong = [
-        FieldProblem(f"/{name}", "repeated") for name in declared if sent[name] > 1
+        FieldProblem(f"/{name}", "repeated") for name in declared if n_sent[name] > 1
     ]
-    unknown = sorted(sent.keys() - set(declared))
+    unknown = sorted(n_sent.keys() - set(declared))
     # those whose names are not shown are one problem
     for shown in dict.fromkeys(map(problems.shown_name, unknown)):
         wrong.append(

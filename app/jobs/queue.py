@@ -330,7 +330,7 @@ def finish(
         row.trees_done = row.n_trees
 
 
-def admit(row: JobRow, *, at: datetime) -> None:
+def enqueue_approved(row: JobRow, *, at: datetime) -> None:
     """Queues a job that waited for an approval; the caller has locked it."""
     row.state = JobState.QUEUED.value
     row.waits_since = at

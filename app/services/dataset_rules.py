@@ -398,9 +398,7 @@ def decide(
         if row.state != JobState.WAITING or at > _expires_at(row) or not undecided:
             raise NotWaiting
         dataset_ids = [approval.dataset_id for approval in undecided]
-        end = partial(
-            notices.cancel_locked, session, [row], actor=principal.key_id, at=at
-        )
+        end = partial(notices.end_locked, session, [row], actor=principal.key_id, at=at)
         try:
             if body.decision == "approve":
                 require_submitter(installation, session, row)
@@ -415,7 +413,7 @@ def decide(
             else:
                 _cover(session, row, dataset_ids)
                 if all(approval.decision == "approve" for approval in approvals):
-                    queue.admit(row, at=at)
+                    queue.enqueue_approved(row, at=at)
                     notices.job_changed(session, row, notices.JOB_QUEUED, at=at)
             facts = {"job": row.id, "datasets": dataset_ids, "reason": body.reason}
             act = _ACTS[body.decision]

@@ -14,7 +14,7 @@ ENDLESS = {
     "app/access/idempotency.py:_insertion": "two dialects",
     "app/api/problems.py:_documented": "the problems of a status, as the program lists them",
     "app/db/locks.py:_locking": "columns of the program's tables",
-    "app/services/spending/spend.py:_locked": "two dialects",
+    "app/services/spending/spend.py:_select_protected": "two dialects",
 }
 """Functions with arguments whose results are kept for ever, and why there are few of
 them.

@@ -21,7 +21,7 @@ from app.ledger.tables import EntryKind
 from app.services.authorization import authorized_dataset, write_as
 from app.services.datasets.upload import opened_book, unless_erased
 from app.services.installation import Installation
-from app.services.jobs.notices import cancel_locked
+from app.services.jobs.notices import end_locked
 from app.services.ledger.heads import open_log
 from app.webhooks import outbox
 from app.wire.uploads import UploadErasureOut
@@ -95,7 +95,7 @@ def mark_deleted(
     if row.deleted_at is not None:
         return row.jobs_ended_at is None
     charged = queue.locked_several(session, queue.charged_of(session, dataset_id))
-    cancel_locked(session, charged, actor=actor, at=at, reason=EndReason.DATASET_ERASED)
+    end_locked(session, charged, actor=actor, at=at, reason=EndReason.DATASET_ERASED)
     catalog.mark_deleted(row, at=at)
     outbox.remove(
         session, [webhook.id for webhook in outbox.of_dataset(session, dataset_id)]
@@ -154,7 +154,7 @@ def _n_ended(installation: Installation, job_ids: Sequence[str], *, actor: str) 
         with database.write() as session:
             rows = queue.locked_several(session, job_ids)
             at = database.now(session)
-            cancel_locked(
+            end_locked(
                 session, rows, actor=actor, at=at, reason=EndReason.DATASET_ERASED
             )
     except BalanceMismatch:

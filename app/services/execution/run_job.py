@@ -124,7 +124,8 @@ class CodeChanged(InstallationError, CodeNotLoaded):
 
 
 def claim_next(installation: Installation) -> Claim | None:
-    """Takes the oldest queued job under a lease; ``None`` if none waits.
+    """Takes the queued job whose turn it is (:func:`app.jobs.queue.claim`) under a lease;
+    ``None`` if none waits.
 
     Jobs of frozen or deleted datasets stay in the queue, and jobs of kinds or
     algorithms that this version does not know: a newer worker takes them.
@@ -182,8 +183,8 @@ def run_job(
             progress through the lease.
         load: before the charge, starts the child, waits until it has loaded its code,
             and looks at what the job needs.
-        stop: once begun, an uncharged job returns to the queue; once to be done now, a
-            charged job fails as lost.
+        stop: after ``stop.begun``, an uncharged job returns to the queue; after
+            ``stop.now``, a charged job fails as lost.
 
     Raises:
         CodeNotLoaded: this machine cannot run the job, which is uncharged and in the
@@ -196,7 +197,7 @@ def run_job(
     stop = stop or Stop()
     try:
         with Lease(installation, claim) as lease:
-            task = _charged(installation, claim, lease, load, stop=stop)
+            task = _prepare_and_charge(installation, claim, lease, load, stop=stop)
             if task is None:
                 return
             try:
@@ -212,7 +213,7 @@ def run_job(
         raise
 
 
-def _charged(
+def _prepare_and_charge(
     installation: Installation, claim: Claim, lease: Lease, load: Load, *, stop: Stop
 ) -> JobTask | None:
     """Brings the files and the code of a job and charges it; ``None`` if it ended
@@ -255,6 +256,7 @@ def _charged(
 
 
 def _needs(installation: Installation, claim: Claim) -> Needs:
+    """What the child, or a cluster, looks at before the charge."""
     with installation.database.read() as session:
         row = queue.job(session, claim.job_id)
         cluster = cluster_of(installation, session, row)
@@ -264,7 +266,8 @@ def _needs(installation: Installation, claim: Claim) -> Needs:
     if isinstance(store, Directory):
         names = [str(store.path(name)) for name in names]
     elif cluster is None:
-        names = []  # of copies, which this process has read, or makes later
+        # the child reads copies: this process has read them, or makes them later
+        names = []
     return Needs(
         installation.job_folder(claim.job_id), output_bytes, tuple(names), cluster
     )

@@ -67,7 +67,7 @@ def end_job(
         budgets_changed(session, {part.dataset for part in row.parts}, at=at)
 
 
-def cancel_locked(
+def end_locked(
     session: Session,
     rows: Sequence[JobRow],
     *,

@@ -18,7 +18,7 @@ from app.ledger import rules
 from app.ledger.rules import HeldBy
 from app.services.authorization import refreshed, write_as
 from app.services.installation import Installation
-from app.services.jobs.notices import cancel_locked
+from app.services.jobs.notices import end_locked
 from app.services.pagination import PageRequest, page_of
 from app.wire.jobs import JobList, JobOut, ListedJob
 from app.wire.ledger import ChargedJob
@@ -142,7 +142,7 @@ def cancel_job(installation: Installation, principal: Principal, job_id: str) ->
         grants.require(session, principal, row.dataset_id, needed, kind="job")
         if row.state not in UNFINISHED:
             raise JobFinished
-        cancel_locked(
+        end_locked(
             session,
             [row],
             actor=principal.key_id,

@@ -210,8 +210,8 @@ class AskedPart:
         return self.dataset.expected_rows(self.scope, n_epochs=n_epochs)
 
     @property
-    def resolved_scope(self) -> Scope:
-        """The scope that would be charged now."""
+    def scope_to_charge(self) -> Scope:
+        """The scope that would be charged now: :attr:`scope` with the present uploads."""
         return self.dataset.narrowed(self.scope, self.source.uploads)
 
     @property

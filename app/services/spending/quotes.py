@@ -116,7 +116,7 @@ def quote_parts(
     for part in parts:
         asked = part.asked
         requests.append(
-            AskedAmount(asked.dataset.id, asked.amount, asked.resolved_scope)
+            AskedAmount(asked.dataset.id, asked.amount, asked.scope_to_charge)
         )
     balances = statements.balances_of_job(session, requests, principal.key_id)
     allowances = rules.allowances(

@@ -218,14 +218,14 @@ class Authorized:
                 request, route=route.format(dataset=self.sources[0].dataset.id)
             )
         lock_rows(session, (DatasetRow.id, dataset_ids), (AccountRow.id, dataset_ids))
-        asked = {
+        parameters = {
             "dataset_ids": dataset_ids,
             "principal": request.principal,
             "route": request.route,
             "key": request.key,
         }
-        query = _locked(opened.installation.database.dialect)
-        rows = session.execute(query, asked).all()
+        query = _select_protected(opened.installation.database.dialect)
+        rows = session.execute(query, parameters).all()
         first = rows[0]
         earlier = idempotency.answer_of(first.AnswerRow, request)
         if earlier is not None:
@@ -381,7 +381,7 @@ class Locked:
 
 
 @cache
-def _locked(dialect: DialectName) -> Select[Any]:
+def _select_protected(dialect: DialectName) -> Select[Any]:
     """Selects what the locks of datasets protect, the submitter's unfinished jobs, the
     time, and a stored answer.
     """
