@@ -52,7 +52,8 @@ INCLUDED: dict[Role, frozenset[Role]] = {
 """All roles that a key has on a dataset where it was granted a role."""
 
 # The roles that an action takes and that its refusal names. A role that includes one of
-# them suffices: owners train, because an owner is an analyst, too.
+# them suffices: owners train, because an owner is an analyst, too. ``TRAIN`` is for
+# jobs and quotes of every kind.
 SEE_DATASET = frozenset({Role.OWNER, Role.ANALYST, Role.PREDICTOR, Role.AUDITOR})
 MANAGE_DATASET = frozenset({Role.OWNER})
 TRAIN = frozenset({Role.ANALYST})

@@ -78,6 +78,7 @@ class Client:
         is_gone: whether the connection was closed.
         has_large_body: whether the request has a turn for the rest of a large body,
             until it is answered.
+        turn: ends when a thread is free, while the request waits for one.
     """
 
     key_id: str | None = None
@@ -199,6 +200,9 @@ class Capacities:
     async def turn(self, work: Work) -> AsyncIterator[None]:
         """A turn of the present request, for work that runs in threads of the
         framework.
+
+        Raises:
+            TooManyRequests: too many bytes of large answers wait for clients of the key.
         """
         client, turns = CLIENT.get(None) or Client(), self._turns[work]
         key_id = client.key_id

@@ -495,7 +495,7 @@ class EveryRequest:
 
     @contextmanager
     def _seat(self, key_id: str, *, is_administration: bool) -> Iterator[None]:
-        """Counts a request among those of a key.
+        """A seat for a request, which counts until its answer: in all, and for its key.
 
         Raises:
             TooManyRequests: too many requests in flight.

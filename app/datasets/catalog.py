@@ -94,8 +94,8 @@ class DatasetRow(Base):
 
 
 class EpochRow(Base):
-    """One upload, called an epoch. Its rows are in the file named by its id, which has
-    none once it is erased.
+    """One upload, whose id is called an epoch. Its rows are in the file named by its id,
+    which has none once it is erased.
 
     Attributes:
         places_freed_at: when the places of its units became free again: no job read its
@@ -287,8 +287,8 @@ class Dataset:
         return [f"numbers from 0 to {cells[-1]}, without quotes"]
 
     def narrowed(self, scope: Scope, uploads: Collection[str]) -> Scope:
-        """Resolves the scope that is charged: where uploads are cells, it lists the
-        present uploads only.
+        """The scope that is charged for a requested one: where uploads are cells, it
+        lists the present uploads only.
 
         Acceptance reads ``uploads`` under the dataset's lock, in the transaction that
         reserves. Before the first upload the scope lists no upload.
@@ -299,11 +299,12 @@ class Dataset:
         return scope.also_within(by_upload.name, uploads)
 
     def read_label(self, name: str | None, *, default: str | None = None) -> str | None:
-        """The label that a request reads; ``None`` where the dataset has no other.
+        """The label that a request reads; ``None`` where the dataset declares one label.
 
         Args:
-            default: a label that is read where the request names none, if the dataset
-                has it; else the first is.
+            name: that the request names, if any.
+            default: is read where the request names none, if the dataset has a label of
+                this name; otherwise the first label is.
 
         Raises:
             InvalidRequest: no label has the name.

@@ -374,8 +374,8 @@ def _budget_exceeded(
     cap: int,
     population: Population | None,
 ) -> BudgetExceeded:
-    """Names the cap that leaves less, the account's or the population's, and the
-    largest ε that would fit.
+    """The refusal for want of budget. It names the cap that leaves less, the account's
+    or the population's, and the largest ε that would fit.
 
     Args:
         row: the account that refuses.
@@ -416,8 +416,8 @@ def _budget_exceeded(
 def _needs_approval(
     row: AccountRow, part: NewReservation, excess: int
 ) -> NeedsApproval:
-    """Refuses a reservation that needs an approval, by its excess, and cannot wait for
-    one.
+    """The refusal of a reservation that needs an approval and cannot wait for one, with
+    its excess.
     """
     return NeedsApproval(**_refused(row, part, part.amount - excess))
 
@@ -457,9 +457,7 @@ def void_jobs(session: Session, job_ids: Sequence[str], *, actor: str) -> None:
 
 
 def expire_job(session: Session, job_id: str, *, actor: str) -> None:
-    """Gives back every reservation of a job that waited too long and never started; see
-    :func:`charge_job`.
-    """
+    """Gives back every reservation of a job that waited too long and never started."""
     _end_reservations(
         session, [job_id], kind=EntryKind.EXPIRE, end="expired", actor=actor
     )

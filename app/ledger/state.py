@@ -5,7 +5,8 @@ The fold of the entries is the only source of balances, quotes and admissions: n
 the database but the entries says what was spent. A state is identified by the hash of
 its last entry, which fixes all entries before it. Nobody changes a state that others
 may read: the state after further entries is another object. One field is set once, when
-a dataset has joined a population, whose entries say so (``reservations._state``).
+a dataset has joined a population, whose entries say so (``_read_accounts`` of
+:mod:`app.ledger.reservations`).
 
 A state can be stated in an entry, so that a long history starts fast. Such an entry
 names each scope by its digest and by an entry that states the scope, so that its size
@@ -232,8 +233,8 @@ class State:
         return known
 
     def advanced(self, entries: Iterable[Entry]) -> Self:
-        """The state after the next entries. Their hashes are theirs: sealed just now,
-        or compared when they were read.
+        """The state after the next entries. Their hashes are believed: the caller has just
+        sealed them, or compared them with the content.
 
         Raises:
             BalanceMismatch: an entry does not continue the chain, or cannot follow the

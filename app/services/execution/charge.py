@@ -50,8 +50,8 @@ class TaskNotPaid(GrovekeeperError):
 
 
 def charge_claimed(installation: Installation, claim: Claim) -> JobTask:
-    """Transaction 1: the reservation becomes a charge. When this returns, the charge is
-    committed.
+    """Turns the reservations of a job into charges. When this returns, the charges are
+    committed, and rows may be read.
 
     Raises:
         LeaseLost: another worker has the job, or the job ended; nothing was charged.
@@ -102,10 +102,12 @@ def charged_task(installation: Installation, claim: Claim) -> JobTask | None:
 
 
 def _planned_before(installation: Installation, claim: Claim) -> StoredPlan | None:
-    """What a job follows from, if it is what planning makes of it; planning may take
-    seconds, which hold no lock.
+    """Plans a job again before the transaction that charges it, because planning may
+    take seconds, which would hold locks.
 
-    ``None`` also if anything cannot be read: the transaction then finds why.
+    Returns:
+        The stored plan, if planning makes the same of its parameters. ``None`` if not,
+        or if anything cannot be read: the transaction then finds why.
     """
     try:
         with installation.database.read() as session:

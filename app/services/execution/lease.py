@@ -27,7 +27,9 @@ _MOST_S = 1.0
 
 
 class Stopped(GrovekeeperError):
-    """This process was asked to stop while it brought the files of a job."""
+    """This process was asked to stop before a charge, or while it brought the files of a
+    charged job.
+    """
 
     sentence = "a worker stopped while it brought the files of a job"
 
@@ -113,7 +115,8 @@ class Lease:
     def wait_for(
         self, work: Callable[[], Result], *, stopping: threading.Event
     ) -> Result:
-        """Does work that brings files, and returns or raises what the work does.
+        """Does work that waits for a disk or a store, and returns or raises what the work
+        does.
 
         A read from a store cannot be interrupted. When nobody waits for the work any
         more, its thread is left to end by itself, so the work must leave nothing but

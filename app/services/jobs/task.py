@@ -115,7 +115,7 @@ class PartRows:
 
 @dataclass(frozen=True)
 class JobTask:
-    """One charged job, ready to run.
+    """One charged job, ready to run: its stored task, with the files and keys of its rows.
 
     Attributes:
         kind: what the job releases.

@@ -42,6 +42,10 @@ def submit(
 ) -> Answer:
     """Accepts a job or refuses it: a refused request stores neither job nor
     reservation.
+
+    Args:
+        asked: what the client asks for.
+        request: the identity of the HTTP request, under which its answer is stored.
     """
     named, planned = _planned_before(installation, caller, asked)
     with spending(installation, caller, request) as opened:
@@ -56,7 +60,7 @@ def submit(
             raise planned
         asked.confirm(locked.session, authorized.principal, named)
         parts = locked.confirmed(planned.parts)
-        # a request for a quote alone has neither name nor purpose
+        # not declared of every body: that of ``POST /plans`` has neither
         purpose = getattr(asked.body, "purpose", None)
         job = Job(
             kind=asked.kind,

@@ -48,12 +48,12 @@ class About:
 
 
 Value: TypeAlias = int | str
-
-Parameters: TypeAlias = Mapping[str, Value]
-"""Every parameter with its settled value."""
 """A settled parameter: integers as they are, choices as their name, exact numbers as
 decimal text.
 """
+
+Parameters: TypeAlias = Mapping[str, Value]
+"""Every parameter with its settled value."""
 
 ParameterType: TypeAlias = Literal["integer", "number", "choice"]
 
@@ -223,12 +223,12 @@ class PublicFacts:
 
     Attributes:
         schema: the declaration.
-        epsilon: largest ε of the forest under the mechanism's adjacency. On accounts
-            with a δ: the ε of the request, or the trial value of a search (see
+        epsilon: largest ε of the forest for one row, under the mechanism's adjacency.
+            On accounts with a δ: the ε of the request, or the trial value of a search (see
             ``grovekeeper_forests.privacy.calibration.fitted``).
         size: the public order of magnitude of the rows in scope.
-        budget: largest price of the job in the account's unit, under the mechanism's
-            adjacency.
+        budget: largest loss of the job for one row in the account's unit, under the
+            mechanism's adjacency.
         profile: an earlier release, whose numbers replace draws that would cost budget.
         unlabelled: the facts of a second, unlabelled dataset, where the algorithm
             learns from two datasets.

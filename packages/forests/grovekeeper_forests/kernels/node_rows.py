@@ -127,7 +127,7 @@ def class_histogram(
         node: PRIVATE node of this level that each row reached, int32 ``(n_rows,)``;
             rows of node −1 are not counted.
         n_bins: public; bins of every feature, int32 ``(n_features,)``, 1 to 256.
-        weight: PRIVATE, uint16 ``(n_rows,)``, at most ``reweighting.UNIT``; ``None``
+        weight: PRIVATE, uint16 ``(n_rows,)``, at most :data:`boosting.UNIT`; ``None``
             counts every row once.
         onto: PRIVATE sums of other rows, or :func:`no_sums`, int64 ``(n_nodes,
             sum(n_bins), n_classes)``: the bins of feature 0, the bins of feature 1, ….
@@ -221,7 +221,7 @@ def leaf_histogram(
         y: PRIVATE class codes, int32 ``(n_rows,)``.
         n_leaves: public.
         n_classes: public.
-        weight: PRIVATE, uint16 ``(n_rows,)``, at most ``reweighting.UNIT``; ``None``
+        weight: PRIVATE, uint16 ``(n_rows,)``, at most :data:`boosting.UNIT`; ``None``
             counts every row once.
 
     Returns:

@@ -21,10 +21,11 @@ _MAX_STEPS = 200
 
 @dataclass(frozen=True)
 class Budget:
-    """The largest loss of one job for one unit.
+    """The largest loss of one job for one row: what :class:`Terms` leave to each row of
+    a privacy unit. The budget of an account is its cap.
 
     Attributes:
-        amount: whole steps of the accountant's unit, above zero.
+        amount: whole steps of the accountant's unit; 0 where rounding down left none.
     """
 
     accountant: str

@@ -3,7 +3,7 @@
 from types import MappingProxyType
 from typing import Final
 
-MODEL: Final = "train"
+MODEL: Final = "train"  # the kind has the name of its job
 PROFILE: Final = "profile"
 EVALUATION: Final = "evaluation"
 STATISTICS: Final = "statistics"
@@ -16,6 +16,4 @@ IN_WORDS: Final = MappingProxyType(
         STATISTICS: "set of statistics",
     }
 )
-"""What people call each kind of release: a model, where the kind has the name of its
-job.
-"""
+"""What people call each kind of release."""

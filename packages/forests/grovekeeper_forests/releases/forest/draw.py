@@ -161,7 +161,7 @@ def draw(job: Drawing) -> bytes:
     schema = job.schema()
     forest = _forest(job, read_plan(job.work["plan"]), schema)
     expected_rows = job.metadata.get("expected_rows")
-    # post-processing, for cards, quotes
+    # post-processing of the forest; model cards and quotes of evaluations show it
     judged = {"only_answer": only_answer_in_words(forest, schema, expected_rows)}
     # Not the task's schema: the database stores its 1e18 as an integer, which RFC 8785
     # refuses.
@@ -169,8 +169,8 @@ def draw(job: Drawing) -> bytes:
 
 
 def _forest(job: Drawing, plan: Plan, schema: Schema) -> Forest:
-    """The forest, without the rows of this process, which leave memory before the
-    artifact is made; the workers of a cluster drop theirs after it.
+    """Reads the rows and grows the forest. Only this function names the rows, so they
+    leave memory before the artifact is made; workers of a cluster drop theirs later.
     """
     protects_labels = catalogue.algorithm(plan.algorithm).adjacency is Adjacency.LABEL
     rows = _rows(job, plan, keep_unlabelled=protects_labels)

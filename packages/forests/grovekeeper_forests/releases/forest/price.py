@@ -37,6 +37,15 @@ from grovekeeper_forests.privacy.calibration import Terms, fitted
 from grovekeeper_forests.privacy.events import Event, EventCostsMore
 from grovekeeper_forests.releases.contract import public_facts
 
+_NO_SIZE = "No public size is declared, so the defaults are those for a small table; see public_size."
+_NO_SPLITS = "A forest without splits uses only the size of a profile."
+_TWO_STEPS = (
+    "This account protects labels, and the algorithm is proven for a row that is added or removed. A changed label is "
+    "both at once, so the algorithm runs at half of the ε (a quarter of the ρ or μ²) that is charged."
+)
+SECOND_PART = "unlabelled"
+"""The name of the second part of a training request."""
+
 
 def read_plan(value: object) -> Plan:
     """Inverse of ``Plan.to_json``. Checks every field but the event, since a plan may
@@ -67,22 +76,6 @@ def read_plan(value: object) -> Plan:
     ) as error:
         raise PlanInvalid from error
     raise PlanInvalid
-
-
-_NO_SIZE = "No public size is declared, so the defaults are those for a small table; see public_size."
-
-
-_NO_SPLITS = "A forest without splits uses only the size of a profile."
-
-
-SECOND_PART = "unlabelled"
-"""The name of the second part of a training request."""
-
-
-_TWO_STEPS = (
-    "This account protects labels, and the algorithm is proven for a row that is added or removed. A changed label is "
-    "both at once, so the algorithm runs at half of the ε (a quarter of the ρ or μ²) that is charged."
-)
 
 
 @dataclass(frozen=True)
@@ -246,8 +239,9 @@ def require_priced(plan: Plan, schema: Schema) -> None:
         second = plan.unlabelled
         read_all(mechanism.parameters, plan.parameters)
         of_second = None if second is None else second.terms
-        # The size decides about parameters, which are settled, and about the grid of
-        # private bins, which the event names and which costs nothing.
+        # A plan stores no size: the parameters that followed from it are settled, and
+        # the event names the grid of private bins. Any size that gives this grid prices
+        # the same event.
         request = PlanRequest(
             plan.algorithm,
             plan.parameters,
