@@ -65,9 +65,9 @@ REFUSALS: Mapping[str, str] = {
     "too-long": f"it has more than {limits.MAX_TOKEN_CHARS} characters: does the provider list all groups of a person?",
     "malformed": "its parts are no base64 or no JSON objects with each name once",
     "key-unknown": "the provider has no key with its `kid`",
-    "key-unsuited": f"the provider's key for it is none for signatures with {', '.join(ALGORITHMS)}",
+    "key-unsuited": f"the provider has no key, or several, with its `kid` for signatures with {', '.join(ALGORITHMS)}",
     "kid-missing": "it has no `kid`, and the provider has several keys",
-    "signature": "its signature does not hold under the provider's key and the key's algorithm",
+    "signature": "its signature does not hold under the provider's key and the key's algorithm, or its header has `crit`",
     "issuer": "`iss` is not GROVEKEEPER_OIDC_ISSUER, character by character",
     "audience": "`aud` is not GROVEKEEPER_OIDC_AUDIENCE alone",
     "subject": f"`sub` is no text of 1 to {limits.MAX_SUBJECT_CHARS} printable characters of ASCII",
@@ -94,7 +94,9 @@ class SigningKey:
 
 
 class NotAKeySet(ValueError):
-    """What the provider sent is no JSON Web Key Set with a key."""
+    """What the provider sent is no JSON Web Key Set with a key. ``str()`` says why, in
+    words that hold nothing of what was sent.
+    """
 
 
 @dataclass(frozen=True)
@@ -163,9 +165,11 @@ class SigningKeys:
         try:
             text = self._key_set()
             keys = parse_key_set(text)
-        except (OSError, NotAKeySet):
+        except (OSError, NotAKeySet) as error:
             _log.warning(
-                "the keys of the identity provider cannot be read", exc_info=True
+                "the keys of the identity provider cannot be read",
+                extra={"problem": str(error)},
+                exc_info=True,
             )
         else:
             listed = [item.get("kid", "") for item in _listed(text)]
@@ -212,12 +216,12 @@ def _listed(text: bytes) -> list[JsonObject]:
     try:
         listed = strict_json.loads(text)["keys"]
     except (ValueError, RecursionError, KeyError, TypeError):
-        raise NotAKeySet from None
+        listed = None
     if not isinstance(listed, list):
-        raise NotAKeySet
+        listed = []
     items = [item for item in listed if isinstance(item, dict)]
     if not items:
-        raise NotAKeySet
+        raise NotAKeySet("the text is no JSON object with a list of `keys`")
     return items
 
 
@@ -251,16 +255,24 @@ def _discovered(issuer: str) -> str:
     leads the service to no other program on this machine.
     """
     well_known = f"{issuer.rstrip('/')}/.well-known/openid-configuration"
+    text = _fetched(well_known)
     try:
-        document = strict_json.loads(_fetched(well_known))
+        document = strict_json.loads(text)
         named_issuer, address = document["issuer"], document["jwks_uri"]
         origin, own = urlsplit(address)[:2], urlsplit(issuer)[:2]
     except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
-        raise NotAKeySet from None
-    if named_issuer != issuer or not isinstance(address, str):
-        raise NotAKeySet
-    if origin[0] != "https" and origin != own:
-        raise NotAKeySet
+        raise NotAKeySet(
+            "the issuer's document is no JSON object with `issuer` and `jwks_uri`"
+        ) from None
+    if named_issuer != issuer:
+        raise NotAKeySet(
+            "the issuer's document does not name GROVEKEEPER_OIDC_ISSUER, character by character"
+        )
+    is_trusted = origin[0] == "https" or origin == own
+    if not is_trusted or not isinstance(address, str):
+        raise NotAKeySet(
+            "`jwks_uri` in the issuer's document has no TLS, and is not of the issuer's origin"
+        )
     return address
 
 
@@ -282,11 +294,12 @@ def _fetched(address: str) -> bytes:
             client.stream("GET", address, headers=headers) as answer,
         ):
             if answer.status_code != httpx.codes.OK:
-                raise NotAKeySet
+                raise NotAKeySet(
+                    f"the provider answered with status {answer.status_code}"
+                )
             async for chunk in answer.aiter_raw():
                 text += chunk
-                if len(text) > limits.MAX_KEY_SET_BYTES:
-                    raise NotAKeySet
+                _check_length(text)
         return text
 
     try:
@@ -298,9 +311,13 @@ def _fetched(address: str) -> bytes:
 def _read_file(path: Path) -> bytes:
     with path.open("rb") as file:
         text = file.read(limits.MAX_KEY_SET_BYTES + 1)
-    if len(text) > limits.MAX_KEY_SET_BYTES:
-        raise NotAKeySet
+    _check_length(text)
     return text
+
+
+def _check_length(text: bytes) -> None:
+    if len(text) > limits.MAX_KEY_SET_BYTES:
+        raise NotAKeySet(f"more than {limits.MAX_KEY_SET_BYTES} bytes")
 
 
 def _unavailable(*, retry_after_s: int) -> Unavailable:

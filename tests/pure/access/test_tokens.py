@@ -485,21 +485,61 @@ def test_the_issuer_s_document_names_the_keys() -> None:
         assert SigningKeys(None, issuer=issuer).find("es256") is not None
 
 
+_OF_ADDRESS, _OF_DOCUMENT = "no TLS, and is not of the issuer", "is no JSON object with"
+
+
 @pytest.mark.parametrize(
-    "changes",
+    ("changes", "cause"),
     [
-        {"issuer": "https://evil.example.org"}, {"issuer": "{origin}/keys/"}, {"jwks_uri": "http://127.0.0.1:1/certs"},
-        {"jwks_uri": "file:///etc/passwd"}, {"jwks_uri": "/certs"}, {"jwks_uri": "https://[/"}, {"jwks_uri": ""},
+        ({"issuer": "https://evil.example.org"}, "GROVEKEEPER_OIDC_ISSUER"),
+        ({"issuer": "{origin}/keys/"}, "GROVEKEEPER_OIDC_ISSUER"),
+        ({"jwks_uri": "http://127.0.0.1:1/certs"}, _OF_ADDRESS),
+        ({"jwks_uri": "file:///etc/passwd"}, _OF_ADDRESS),
+        ({"jwks_uri": "/certs"}, _OF_ADDRESS),
+        ({"jwks_uri": "https://[/"}, _OF_DOCUMENT),
+        ({"jwks_uri": ""}, _OF_ADDRESS),
+        ({"jwks_uri": "{origin}/absent"}, "status 404"),
+        (
+            {"jwks_uri": "{origin}/keys/.well-known/openid-configuration"},
+            "list of `keys`",
+        ),
     ],
-)  # fmt: skip
-def test_another_document_of_an_issuer_is_not_believed(changes: dict[str, str]) -> None:
+)
+def test_another_document_of_an_issuer_is_not_believed(
+    changes: dict[str, str], cause: str, caplog: pytest.LogCaptureFixture
+) -> None:
     with _publishing(**changes) as issuer, pytest.raises(Unavailable):
         SigningKeys(None, issuer=issuer).find("es256")
+    assert cause in caplog.records[0].__dict__["problem"]
+
+
+def test_an_issuer_without_a_document_is_named_by_its_status(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with _publishing() as issuer, pytest.raises(Unavailable):
+        SigningKeys(None, issuer=f"{issuer}/other").find("es256")
+    assert "status 404" in caplog.records[0].__dict__["problem"]
 
 
 def _logged_of(listed: list[Any], path: Path, text: str) -> None:
     path.write_text(json.dumps({"keys": listed}))
     tokens.verify(text, RULES, find_key=SigningKeys(path).find, at=stamps.now())
+
+
+def test_an_id_of_several_keys_is_named_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    headers = {"kid": RSA["kid"]}
+    text = jwt.encode(claims(), private_key("RS256"), "RS256", headers=headers)
+    with pytest.raises(Unauthenticated):
+        _logged_of(
+            [RSA, public_jwk(private_key("ES256"), RSA["kid"])],
+            tmp_path / "keys.json",
+            text,
+        )
+    (reason,) = _logged(caplog)
+    assert "no key, or several, with its `kid`" in reason
 
 
 def test_a_signing_key_may_share_its_id_with_a_key_for_another_use(
