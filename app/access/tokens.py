@@ -67,7 +67,7 @@ REFUSALS: Mapping[str, str] = {
     "key-unknown": "the provider has no key with its `kid`",
     "key-unsuited": f"the provider has no key, or several, with its `kid` for signatures with {', '.join(ALGORITHMS)}",
     "kid-missing": "it has no `kid`, and the provider has several keys",
-    "signature": "its signature does not hold under the provider's key and the key's algorithm, or its header has `crit`",
+    "signature": "its signature does not hold under the provider's key and the algorithm of the key, or it has `crit`",
     "issuer": "`iss` is not GROVEKEEPER_OIDC_ISSUER, character by character",
     "audience": "`aud` is not GROVEKEEPER_OIDC_AUDIENCE alone",
     "subject": f"`sub` is no text of 1 to {limits.MAX_SUBJECT_CHARS} printable characters of ASCII",

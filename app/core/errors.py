@@ -104,7 +104,10 @@ class IdempotencyInFlight(GrovekeeperError):
 class IdempotencyKeyReused(GrovekeeperError):
     """The idempotency key was used with another body."""
 
-    sentence = "this Idempotency-Key was used with another body"
+    sentence = (
+        "this Idempotency-Key was used with another body; in the dashboard, a form that was sent before was changed "
+        "and sent again: look at what it did the first time, then open it anew"
+    )
 
 
 @dataclass(eq=False)

@@ -37,6 +37,12 @@ OTHERS = 0o077
 _log = logging.getLogger(__name__)
 
 
+def why(error: OSError) -> str:
+    """What the system said of a file or folder, with its name if the error has one."""
+    said = f"{error.strerror}"
+    return said if error.filename is None else f"{said}: {error.filename}"
+
+
 def note_text(content: bytes) -> str:
     """The text of a file with a signed note, with the line ends that were signed: git,
     mail and editors change them.

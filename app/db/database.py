@@ -278,7 +278,7 @@ def _open_sqlite(url: URL, *, pool_size: int) -> Engine:
         _create_private(path)
     except OSError as error:
         raise InstallationError(
-            f"the database file cannot be opened: {error.strerror}"
+            f"the database file {path} cannot be opened: {error.strerror}"
         ) from error
     engine = create_engine(
         url,

@@ -514,12 +514,16 @@ class HeadFolder:
             self._probe()
             names = sorted(_names_in(self._store))
         except OSError as error:
-            raise InstallationError(f"heads cannot be kept: {error.strerror}") from None
+            raise InstallationError(
+                f"heads cannot be kept: {files.why(error)}"
+            ) from None
         try:
             with ThreadPoolExecutor(_READ_AT_ONCE) as pool:
                 return dict(zip(names, pool.map(self._read, names), strict=True))
         except OSError as error:
-            raise InstallationError(f"heads cannot be read: {error.strerror}") from None
+            raise InstallationError(
+                f"heads cannot be read: {files.why(error)}"
+            ) from None
 
     def write(self, checkpoint: Checkpoint, note: str) -> None:
         """Writes a head durably, and then removes older heads of the account.
@@ -596,7 +600,7 @@ def has_any(store: Store) -> bool:
     try:
         return any(_names_in(store))
     except OSError as error:
-        raise InstallationError(f"heads cannot be read: {error.strerror}") from None
+        raise InstallationError(f"heads cannot be read: {files.why(error)}") from None
 
 
 def _names_in(store: Store) -> Iterator[str]:

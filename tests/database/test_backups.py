@@ -314,6 +314,17 @@ def test_rows_that_no_storage_key_opens_are_not_restored(
 
 
 @on_one_database
+def test_a_restore_without_the_signing_key_advises_no_command_that_is_refused(
+    backup: Path, empty_settings: Settings
+) -> None:
+    """A new key needs the database, which is not there yet."""
+    with pytest.raises(
+        InstallationError, match=r"signing\.key is missing\. Put it back$"
+    ):
+        restore_backup(empty_settings, backup, accept_loss=False)
+
+
+@on_one_database
 def test_a_backup_is_restored_from_a_folder_of_any_name_that_nobody_may_write(
     scene: Scene, backup: Path, empty_settings: Settings
 ) -> None:

@@ -137,6 +137,6 @@ def test_a_file_that_cannot_be_a_database_is_refused(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     for path in (tmp_path / "folder", tmp_path / "missing" / "new.sqlite3"):
         with pytest.raises(
-            InstallationError, match="the database file cannot be opened"
+            InstallationError, match=f"the database file {path} cannot be opened"
         ):
             Database.open(f"sqlite:///{path}")

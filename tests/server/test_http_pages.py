@@ -35,6 +35,21 @@ def test_without_a_session_every_page_leads_to_the_sign_in_and_back(
 
 
 @on_one_idle_server
+def test_a_form_of_a_session_that_has_ended_is_said_to_have_no_effect(
+    idle_server: Server,
+) -> None:
+    browser = idle_server.client(None)
+    browser.headers["Origin"] = idle_server.url
+    browser.cookies.set("grovekeeper", "ended")
+    for path in ("/ui/admin/keys", "/ui/datasets/ds_x/rows"):
+        answer = browser.post(path, data={"name": "x"})
+        assert answer.status_code == 303
+        page = browser.get(answer.headers["Location"]).text
+        assert "the form that you sent had no effect" in page
+    assert "had no effect" not in browser.get("/ui/sign-in").text
+
+
+@on_one_idle_server
 def test_a_session_needs_a_valid_key_and_never_holds_its_secret(
     idle_server: Server,
 ) -> None:

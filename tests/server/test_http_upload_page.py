@@ -75,6 +75,18 @@ def test_the_report_is_that_of_the_api_and_a_form_that_is_sent_twice_is_one_uplo
 
 
 @on_one_idle_server
+@pytest.mark.parametrize("name", ["rows.tsv", "rows.txt"])
+def test_a_file_of_tabs_has_the_ending_of_one(idle_server: Server, name: str) -> None:
+    dataset = idle_server.declared()["id"]
+    browser = signed_in(idle_server, idle_server.admin)
+    form = hidden(browser.get(_path(dataset)).text)
+    form |= {"separator": "tab", "accept_unknown": "on"}
+    files = {"file": (name, ROWS.replace(",", "\t"))}
+    stored = browser.post(_path(dataset), data=form, files=files)
+    assert (stored.status_code, "2 rows stored" in stored.text) == (201, True)
+
+
+@on_one_idle_server
 def test_a_file_that_does_not_match_is_refused_by_column(idle_server: Server) -> None:
     dataset = idle_server.declared()["id"]
     browser = signed_in(idle_server, idle_server.admin)

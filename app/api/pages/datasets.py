@@ -312,7 +312,7 @@ def _quota(line: str) -> JsonObject:
 
 
 _FORMS: Mapping[str, BodyForm] = {
-    ".csv": BodyForm.CSV,
+    **dict.fromkeys((".csv", ".tsv", ".txt"), BodyForm.CSV),
     ".gz": BodyForm.GZIP,
     ".parquet": BodyForm.PARQUET,
     ".arrow": BodyForm.ARROW_FILE,

@@ -187,10 +187,10 @@ def _exact(written: Callable[[str], str]) -> Callable[[str], Markup]:
 def page_of(request: Request, error: GrovekeeperError) -> Response:
     """Return the page of a named error; a caller without a session is sent to sign in."""
     if isinstance(error, errors.Unauthenticated):
-        following = ""
+        following = {"unsent": "yes"}
         if request.method == "GET":
-            following = urlencode({"next": request.url.path})
-        return RedirectResponse(f"{SIGN_IN}?{following}".rstrip("?"), status_code=303)
+            following = {"next": request.url.path}
+        return RedirectResponse(f"{SIGN_IN}?{urlencode(following)}", status_code=303)
     status, problem = shown_problem(error)
     response = rendered(
         request,

@@ -3,7 +3,7 @@ pages.
 """
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import PlainTextResponse, RedirectResponse
@@ -60,9 +60,11 @@ def show_sign_in(
     following: Annotated[
         str, Query(alias="next", max_length=limits.MAX_RETURN_CHARS)
     ] = "/",
+    unsent: Literal["yes", ""] = "",
 ) -> Response:
-    """Show the form for a key."""
-    return rendered(request, "sign_in", following=_own_path(following), failed=False)
+    """Show the form for a key; ``unsent`` says that another form had no effect."""
+    own = _own_path(following)
+    return rendered(request, "sign_in", following=own, failed=False, unsent=unsent)
 
 
 @shared_pages.post(SIGN_IN)
@@ -83,7 +85,12 @@ async def sign_in(request: Request, heads: KeptHeads) -> Response:
         )
     except Unauthenticated:
         return rendered(
-            request, "sign_in", status=401, following=following, failed=True
+            request,
+            "sign_in",
+            status=401,
+            following=following,
+            failed=True,
+            unsent="",
         )
     response = RedirectResponse(following, status_code=303)
     authentication.sign_in(response, request, heads.signer, principal)

@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 
 from app.core import stamps
 from app.core.errors import InstallationError, Unavailable
-from app.core.files import Directory, StoredFile
+from app.core.files import Directory, StoredFile, why
 from app.datasets import admission, catalog, fingerprints, row_files
 from app.db import migrate, revisions
 from app.registry import models, store
@@ -67,7 +67,7 @@ def make_backup(installation: Installation, destination: Path) -> Manifest:
         durable_files.sync_folder(destination.parent)
     except OSError as error:
         raise InstallationError(
-            f"the backup cannot be written: {error.strerror}"
+            f"the backup cannot be written: {why(error)}"
         ) from error
     finally:
         shutil.rmtree(part, ignore_errors=True)

@@ -25,7 +25,7 @@ from sqlalchemy.orm import Session
 
 from app.core import stamps
 from app.core.errors import InstallationError, LedgerRewound
-from app.core.files import Store
+from app.core.files import Store, why
 from app.core.processes import Periodic
 from app.core.sealed_files import StorageKeys
 from app.core.settings import Settings
@@ -41,6 +41,8 @@ from grovekeeper_common import durable_files
 
 PUBLISH_INTERVAL_S = 1.0
 """Seconds between two searches for accounts that grew."""
+
+_IF_LOST = "; if it is lost for good, run: grovekeeper db new-signer"
 
 _log = logging.getLogger(__name__)
 
@@ -58,8 +60,10 @@ def open_signer(settings: Settings, pinned: Sequence[str], *, make: bool) -> Sig
     file = _file(settings)
     make = make and settings.signing_key_file is None
     if not make and not file.exists():
+        # without a database that names keys, as before a restore, no other key helps
+        advice = _IF_LOST if pinned else ""
         raise InstallationError(
-            f"the signing key {file} is missing. Put it back; if it is lost for good, run: grovekeeper db new-signer"
+            f"the signing key {file} is missing. Put it back{advice}"
         )
     signer = Signer.open(file, make=make)
     if pinned and signer.verifier_key != pinned[-1]:
@@ -395,7 +399,7 @@ class Heads:
                 )
             except OSError as error:
                 raise InstallationError(
-                    f"the records of erasures cannot be kept: {error.strerror}"
+                    f"the records of erasures cannot be kept: {why(error)}"
                 ) from None
         confirm_storage_keys(self._installation)
         if not pinned:

@@ -308,8 +308,14 @@ def _of_resource(resource: JsonMapping) -> _Table:
     schema = resource["schema"]
     if not isinstance(schema, dict):
         raise NotADictionary("the table schema is in another file: convert that file")
-    columns = list(map(_of_field, _objects(schema, "fields")))
-    marks = _list(schema.get("missingValues"))
+    fields = _objects(schema, "fields")
+    columns = list(map(_of_field, fields))
+    # those of a field are of the whole declaration, too, which a remark says
+    marks = [
+        _unlabelled(mark)
+        for described in (schema, *fields)
+        for mark in _list(described.get("missingValues"))
+    ]
     return _Table(_name(resource), columns, missing_values=marks)
 
 
@@ -421,7 +427,7 @@ def _categorical(
     """
     texts: dict[str, None] = {}  # each once, in their order
     for value in _list(values):
-        text = _text(value.get("value") if isinstance(value, dict) else value)
+        text = _text(_unlabelled(value))
         texts[text] = None
     return {
         "name": _name(given),
@@ -553,6 +559,11 @@ def _object(value: object) -> JsonObject:
 
 def _name(value: JsonMapping) -> str:
     return _text(value.get("name") or "")
+
+
+def _unlabelled(value: object) -> object:
+    """A value of a list, which may be an object with the value and its label."""
+    return value.get("value") if isinstance(value, dict) else value
 
 
 def _text(value: object) -> str:

@@ -226,6 +226,17 @@ def test_numbers_for_missing_values_are_named_and_not_declared(
     assert "-99, 1e3, -9" in draft.to_confirm[-1].text
 
 
+def test_missing_values_may_have_labels_and_stand_beside_a_field() -> None:
+    """As the second version of Frictionless writes them."""
+    marks = [{"value": "n/k", "label": "not known"}, {"value": "-9"}]
+    field = {"name": "sex", "missingValues": ["unknown"]}
+    draft = _draft({"fields": [field], "missingValues": ["", *marks]})
+    assert draft.declaration["schema"]["missing_values"] == ["n/k", "unknown"]
+    in_every_column, left_out = draft.to_confirm
+    assert "in every column: n/k, unknown" in in_every_column.text
+    assert "-9" in left_out.text
+
+
 def test_one_table_of_several_is_chosen_and_rows_in_a_package_are_not_read() -> None:
     tables = [
         {"name": name, "data": [{"age": 999}], "schema": FRICTIONLESS}
