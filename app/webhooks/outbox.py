@@ -33,9 +33,10 @@ BUDGET_LOW = "budget.low"
 TEST = "webhook.test"
 """The event that an owner asks for."""
 
-Unanswered: TypeAlias = Literal["unreachable", "no-answer"]
+Unanswered: TypeAlias = Literal["unreachable", "no-tls", "no-answer"]
 """Why a receiver gave no answer: no delivery may go to its address or no connection was
-made, or none of its answers came in time.
+made, its certificate is not accepted or it has no TLS, or none of its answers came in
+time.
 """
 
 _log = logging.getLogger(__name__)

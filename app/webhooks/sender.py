@@ -190,6 +190,9 @@ def send(
             if isinstance(stream, ssl.SSLSocket):
                 stream.do_handshake()  # a receiver can send it byte by byte
             return _status(stream, address, body, headers)
+        except ssl.SSLError as error:
+            # the end of a stream is the deadline's, or the receiver's
+            return "no-answer" if isinstance(error, ssl.SSLEOFError) else "no-tls"
         except (OSError, http.client.HTTPException):
             return "no-answer"
         finally:

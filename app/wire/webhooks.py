@@ -46,7 +46,7 @@ class DeliveryOut(Answer):
     attempted_at: str
     attempts: int
     status: int | None
-    reason: Literal["unreachable", "no-answer"] | None
+    reason: Literal["unreachable", "no-tls", "no-answer"] | None
 
 
 class WebhookOut(Answer):

@@ -1,5 +1,6 @@
 """Receives webhooks on loopback."""
 
+import ssl
 import threading
 import time
 from collections.abc import Iterator
@@ -7,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_network
+from pathlib import Path
 from typing import Any
 
 from app.services.installation import Installation
@@ -31,8 +33,12 @@ class Receiver:
 
 
 @contextmanager
-def listening(receiver: Receiver) -> Iterator[Receiver]:
-    """Starts a receiver, and stops it when the block ends."""
+def listening(
+    receiver: Receiver, *, certificate: Path | None = None
+) -> Iterator[Receiver]:
+    """Starts a receiver, with TLS if it has a certificate, and stops it when the block
+    ends.
+    """
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -48,6 +54,10 @@ def listening(receiver: Receiver) -> Iterator[Receiver]:
             """Prints nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    if certificate is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
     receiver.url = f"http://127.0.0.1:{server.server_port}/hook?a=1"
     thread = threading.Thread(
         target=server.serve_forever, kwargs={"poll_interval": 0.01}

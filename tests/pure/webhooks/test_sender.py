@@ -7,6 +7,7 @@ import ipaddress
 import socket
 import threading
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,8 @@ import pytest
 from app.core import limits
 from app.webhooks import sender
 from app.webhooks.sender import AddressRefused, confirm, read_url
+from tests.support.receiver import Receiver, listening
+from tests.support.tls_proxy import make_certificates
 
 PRIVATE = [
     "192.0.0.1", "192.0.0.9", "192.0.0.10", "192.0.0.170", "192.0.0.255", "192.88.99.1", "3fff::1", "3fff:fff:ffff::1",
@@ -123,6 +126,29 @@ def test_a_name_that_no_server_resolves_does_not_stop_the_thread(
     assert not given_up.is_set(), "the delivery ended before the look-up"
     answered.set()
     assert given_up.wait(120)
+
+
+_LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"),)
+
+
+@pytest.mark.parametrize("has_tls", [True, False])
+def test_a_receiver_without_an_accepted_certificate_is_told_from_a_silent_one(
+    tmp_path: Path, has_tls: bool
+) -> None:
+    """The remedy of one is a certificate, of the other a faster receiver."""
+    certificate = make_certificates(tmp_path / "tls").server if has_tls else None
+    with listening(Receiver(), certificate=certificate) as receiver:
+        url = receiver.url.replace("http:", "https:")
+        assert sender.send(url, b"{}", {}, allowed=_LOOPBACK) == "no-tls"
+
+
+def test_a_receiver_that_does_not_answer_the_handshake_is_a_silent_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "WEBHOOK_WAIT_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"https://127.0.0.1:{silent.getsockname()[1]}/"
+        assert sender.send(url, b"{}", {}, allowed=_LOOPBACK) == "no-answer"
 
 
 def test_the_standard_s_own_example_has_the_signature_that_the_standard_states() -> (
