@@ -7,6 +7,7 @@ from app.api.pages import words
 from app.wire.approvals import ApprovalOut
 from app.wire.attention import AttentionOut, BudgetOut, ExpiringKey, RulesProposal
 from app.wire.jobs import ListedJob
+from grovekeeper_common.job_words import HOLDS
 from grovekeeper_common.limit_words import limit_in_words
 from grovekeeper_forests.amounts import SYMBOLS
 
@@ -81,11 +82,12 @@ def _submission(job: ListedJob) -> str:
 
 
 def _held(job: ListedJob) -> Need:
+    why = HOLDS.get(job.held_by or "", "workers try again")
     return Need(
         "amber",
         "waiting",
-        f"Not started: {_name(job)}, {job.held_by}",
-        f"{_submission(job)} Workers try again.",
+        f"Not started: {_name(job)}",
+        f"{_submission(job)} {words.sentence(why)}",
         f"/ui/jobs/{job.id}",
         "See why",
     )

@@ -291,14 +291,14 @@ def test_what_needs_a_caller_is_said_in_words_with_the_amount() -> None:
     needs = needs_of(found)
     assert [need.title for need in needs] == [
         "Decide: looser rules of census",
-        "Not started: rpf, no-room",
+        "Not started: rpf",
         "Failed: rpf, 0.25 ε stays charged",
         "Failed: trial, nothing was charged",
         "No job on all of census fits any more",
         "Key etl ends on 2026-12-01 00:00 UTC",
     ]
     assert "by key_c" in needs[0].sentence
-    assert "Workers try again" in needs[1].sentence
+    assert "no room for its output" in needs[1].sentence
     assert "by ben" in needs[2].sentence
     assert "by key_b" in needs[3].sentence
     assert [need.is_decision for need in needs] == [True, *[False] * 5]

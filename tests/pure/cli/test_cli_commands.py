@@ -359,7 +359,7 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
             "0.1 ε on census",
             "decide about rules of census",
             "jb_1, mrf, is not started",
-            "no-room",
+            "no room",
             "jb_1, mrf, failed",
             "etl ends",
             "1.5 ε",

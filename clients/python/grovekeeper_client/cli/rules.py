@@ -25,6 +25,7 @@ from grovekeeper_client.cli.jobs import price_of
 from grovekeeper_client.cli.new_secrets import SaveOption, hand_over, secret_file
 from grovekeeper_client.cli.output import Output, amount
 from grovekeeper_client.errors import ApiProblem
+from grovekeeper_common.job_words import HOLDS
 from grovekeeper_common.json_types import JsonMapping, JsonObject
 
 app = Group("Limit what a dataset admits below its cap.")
@@ -243,7 +244,11 @@ def attention(call: Remote) -> None:
         for proposal in found["proposals"]
     ]
     needs += [
-        [f"{job['id']}, {job['what']}, is not started", job["held_by"], _submitter(job)]
+        [
+            f"{job['id']}, {job['what']}, is not started",
+            HOLDS.get(job["held_by"], job["held_by"]),
+            _submitter(job),
+        ]
         for job in found.get("held", [])
     ]
     needs += [
