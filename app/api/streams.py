@@ -9,9 +9,9 @@ import hashlib
 import json
 import logging
 import shutil
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextvars import Context
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from os import fstat
 from typing import BinaryIO, Literal
@@ -111,15 +111,21 @@ def _saved_as(name: str) -> dict[str, str]:
     return {"Content-Disposition": f'attachment; filename="{name}"'}
 
 
+@dataclass(eq=False)
 class JobEvents:
     """Event streams of jobs for all clients of one event loop, with one look at the
     database per interval.
     """
 
-    def __init__(self, capacities: Capacities) -> None:
-        self._capacities = capacities
-        self._followers: dict[Followed, set[asyncio.Queue[JobOut | None]]] = {}
-        self._poller: asyncio.Task[None] | None = None
+    _capacities: Capacities
+    _look_at: Callable[
+        [Installation, Sequence[Followed]], Mapping[Followed, JobOut]
+    ] = show_jobs.look_at
+    _interval_s: float = POLL_INTERVAL_S
+    _followers: dict[Followed, set[asyncio.Queue[JobOut | None]]] = field(
+        default_factory=dict
+    )
+    _poller: asyncio.Task[None] | None = None
 
     async def checked_job(
         self, installation: Installation, caller: Principal, job_id: str
@@ -186,11 +192,11 @@ class JobEvents:
 
     async def _poll(self, installation: Installation) -> None:
         while self._followers:
-            await asyncio.sleep(POLL_INTERVAL_S)
+            await asyncio.sleep(self._interval_s)
             followed = list(self._followers)
             try:
                 visible = await self._capacities.run(
-                    Work.READ, partial(show_jobs.look_at, installation, followed)
+                    Work.READ, partial(self._look_at, installation, followed)
                 )
             except Unavailable:  # the followers wait until the database is back
                 continue

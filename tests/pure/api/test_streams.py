@@ -55,18 +55,13 @@ class _Script:
         return {(CALLER, job.id): job for job in look}
 
 
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "POLL_INTERVAL_S", 0.001)
+def _events(look_at: Any) -> JobEvents:
+    return JobEvents(Capacities(), look_at, 0.001)
 
 
-def _follow(
-    monkeypatch: pytest.MonkeyPatch, script: _Script, *firsts: JobOut
-) -> list[list[JobOut]]:
-    monkeypatch.setattr(streams.show_jobs, "look_at", script)
-
+def _follow(script: _Script, *firsts: JobOut) -> list[list[JobOut]]:
     async def all_of_them() -> list[list[JobOut]]:
-        events = JobEvents(Capacities())
+        events = _events(script)
 
         async def one(first: JobOut) -> list[JobOut]:
             return [job async for job in events.follow(HERE, CALLER, first)]
@@ -77,27 +72,25 @@ def _follow(
     return asyncio.run(all_of_them())
 
 
-def test_every_change_of_a_job_is_streamed_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_every_change_of_a_job_is_streamed_once() -> None:
     queued, half, done = _job("queued"), _job("running", 1), _job("succeeded", 2)
     script = _Script([queued], [half], [half], [done])
-    assert _follow(monkeypatch, script, queued) == [[queued, half, done]]
+    assert _follow(script, queued) == [[queued, half, done]]
     assert script.looks == []
 
 
-def test_a_job_that_has_ended_needs_no_look(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_that_has_ended_needs_no_look() -> None:
     failed = _job("failed")
     script = _Script()
-    assert _follow(monkeypatch, script, failed) == [[failed]]
+    assert _follow(script, failed) == [[failed]]
     assert script.asked == []
 
 
-def test_many_followers_share_every_look(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_followers_share_every_look() -> None:
     first, other = _job("queued"), _job("queued", job_id="jb_b")
     ends = [_job("cancelled"), _job("failed", job_id="jb_b")]
     script = _Script([first, other], ends)
-    reported = _follow(monkeypatch, script, first, first, other, first)
+    reported = _follow(script, first, first, other, first)
     assert reported == [
         [first, ends[0]],
         [first, ends[0]],
@@ -107,12 +100,10 @@ def test_many_followers_share_every_look(monkeypatch: pytest.MonkeyPatch) -> Non
     assert script.asked == [["jb_a", "jb_b"]] * 2
 
 
-def test_followers_wait_for_a_database_that_is_away(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_followers_wait_for_a_database_that_is_away() -> None:
     queued, done = _job("queued"), _job("succeeded", 2)
     script = _Script(Unavailable(), [queued], Unavailable(), [done])
-    assert _follow(monkeypatch, script, queued) == [[queued, done]]
+    assert _follow(script, queued) == [[queued, done]]
 
 
 def test_a_job_that_every_look_finds_unchanged_brings_a_comment_after_each_silence(
@@ -128,11 +119,9 @@ def test_a_job_that_every_look_finds_unchanged_brings_a_comment_after_each_silen
             return dict.fromkeys(followed, queued)
         return dict.fromkeys(followed, half if half not in streamed else done)
 
-    monkeypatch.setattr(streams.show_jobs, "look_at", look_at)
-
     async def follow() -> None:
         async with asyncio.timeout(60):
-            async for job in JobEvents(Capacities()).follow(HERE, CALLER, queued):
+            async for job in _events(look_at).follow(HERE, CALLER, queued):
                 streamed.append(job)
 
     start = time.monotonic()
@@ -141,25 +130,18 @@ def test_a_job_that_every_look_finds_unchanged_brings_a_comment_after_each_silen
     assert time.monotonic() - start >= 3 * 0.05
 
 
-def test_a_stream_ends_when_its_follower_may_not_see_the_job_any_more(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_stream_ends_when_its_follower_may_not_see_the_job_any_more() -> None:
     queued, half = _job("queued"), _job("running", 1)
     script = _Script([half], [])
-    assert _follow(monkeypatch, script, queued) == [[queued, half]]
+    assert _follow(script, queued) == [[queued, half]]
 
 
-def test_a_client_that_disconnects_is_no_longer_polled_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(
-        streams.show_jobs,
-        "look_at",
-        lambda here, followed: dict.fromkeys(followed, _job("running", 1)),
-    )
+def test_a_client_that_disconnects_is_no_longer_polled_for() -> None:
+    def look_at(_: object, followed: Sequence[Followed]) -> dict[Followed, JobOut]:
+        return dict.fromkeys(followed, _job("running", 1))
 
     async def leave_early() -> tuple[JobOut, dict[str, Any]]:
-        events = JobEvents(Capacities())
+        events = _events(look_at)
         stream = events.follow(HERE, CALLER, _job("queued"))
         await anext(stream)
         second = await anext(stream)
@@ -176,11 +158,10 @@ def test_streams_of_one_key_and_of_all_keys_have_limits(
     monkeypatch.setattr(limits, "MAX_FOLLOWERS_PER_KEY", 1)
     monkeypatch.setattr(limits, "MAX_FOLLOWERS", 2)
     monkeypatch.setattr(streams.show_jobs, "show_job", lambda *_: _job("queued"))
-    monkeypatch.setattr(
-        streams.show_jobs,
-        "look_at",
-        lambda _, followed: dict.fromkeys(followed, _job("running")),
-    )
+
+    def look_at(_: object, followed: Sequence[Followed]) -> dict[Followed, JobOut]:
+        return dict.fromkeys(followed, _job("running"))
+
     callers = [Principal(f"key_{name}") for name in "abc"]
 
     async def admitted(events: JobEvents, caller: Principal) -> bool:
@@ -191,7 +172,7 @@ def test_streams_of_one_key_and_of_all_keys_have_limits(
         return True
 
     async def follow_one_after_another() -> list[list[bool]]:
-        events, found = JobEvents(Capacities()), []
+        events, found = _events(look_at), []
         streams = []
         for caller in callers[:2]:
             streams.append(events.follow(HERE, caller, _job("queued")))
