@@ -17,7 +17,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, Final, NamedTuple, TypeVar
@@ -308,19 +308,20 @@ def wait_for_revocation() -> None:
     time.sleep(limits.REVOCATION_S)
 
 
+@dataclass(eq=False)
 class CachedAuthority:
     """What one process has read. Threads may share an instance."""
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._entries: dict[Hashable, _Entry] = {}
+    elapsed_s: Callable[[], float] = elapsed_s
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _entries: dict[Hashable, _Entry] = field(default_factory=dict)
 
     def get(self, name: Hashable) -> Any:
         """Returns an entry, or ``None`` if there is none or it has ended. A process
         that was stopped asks, too.
         """
         entry = self._entries.get(name)
-        if entry is None or elapsed_s() >= entry.ends_s:
+        if entry is None or self.elapsed_s() >= entry.ends_s:
             return None
         return entry.value
 
@@ -332,7 +333,7 @@ class CachedAuthority:
                 counted from the call.
         """
         # Before the read: a revocation that commits during it is not in the value.
-        began_s = elapsed_s()
+        began_s = self.elapsed_s()
         value, valid_s = reader()
         longest_s = _SHARE_OF_WAIT * limits.REVOCATION_S
         entry = _Entry(value, began_s + min(valid_s, longest_s))

@@ -7,12 +7,13 @@ of nothing, as if it were stopped.
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from app.access import keys
-from app.access.keys import elapsed_s
+from app.access.keys import CachedAuthority
 from app.core import limits, stamps
 from app.registry.tables import ReleaseRow
 from app.services import models
@@ -28,6 +29,7 @@ from app.services.keys import (
 from app.services.predict import address_of
 from app.wire.keys import KeyIn, RotationIn
 from grovekeeper_forests.errors import GrovekeeperError
+from tests.support.clocks import StoppedClock
 from tests.support.crash_scene import ADMIN, OWNER, Scene, open_installation
 
 pytestmark = pytest.mark.contract
@@ -41,7 +43,8 @@ class Predictor:
     """
 
     def __init__(self, scene: Scene, installation: Installation) -> None:
-        self.scene, self.installation = scene, installation
+        self.scene, self.clock = scene, StoppedClock()
+        self.installation = replace(installation, authority=CachedAuthority(self.clock))
         made = create_key(scene.installation, ADMIN, KeyIn(name="predictor", roles=[]))
         self.key_id, self.header = made.id, f"Bearer {made.key}"
         put_grant(
@@ -149,8 +152,7 @@ def test_a_change_is_answered_when_no_process_knows_what_was_before(
 
     def wait(waited_s: float) -> None:
         waits.append(waited_s)
-        now_s = elapsed_s() + waited_s
-        monkeypatch.setattr(keys, "elapsed_s", lambda: now_s)
+        predictor.clock.now_s += waited_s
 
     assert predictor.reads() == predictor.knows() == "md_1"
     monkeypatch.setattr(keys.time, "sleep", wait)
@@ -164,15 +166,13 @@ def test_a_change_is_answered_when_no_process_knows_what_was_before(
 
 
 def test_a_value_is_as_old_as_the_beginning_of_its_reading(
-    predictor: Predictor, monkeypatch: pytest.MonkeyPatch
+    predictor: Predictor,
 ) -> None:
-    cache, now_s = predictor.installation.authority, elapsed_s()
-    monkeypatch.setattr(keys, "elapsed_s", lambda: now_s)
+    cache = predictor.installation.authority
 
     def read_for_long() -> tuple[str, float]:
-        nonlocal now_s
         # the process was stopped, or its machine slept, after the database had answered
-        now_s += _WAIT_S
+        predictor.clock.now_s += _WAIT_S
         return "as it was before", 60.0
 
     assert cache.read("name", read_for_long) == "as it was before"
@@ -181,18 +181,13 @@ def test_a_value_is_as_old_as_the_beginning_of_its_reading(
 
 @pytest.mark.parametrize(("after_s", "is_known"), [(0.9, True), (0.999, False)])
 def test_an_entry_ends_before_a_revocation_is_answered(
-    predictor: Predictor,
-    monkeypatch: pytest.MonkeyPatch,
-    after_s: float,
-    is_known: bool,
+    predictor: Predictor, after_s: float, is_known: bool
 ) -> None:
     """By a clock that also counts while the machine sleeps, and earlier than the wait
     by more than clocks differ.
     """
-    began_s = elapsed_s()
-    monkeypatch.setattr(keys, "elapsed_s", lambda: began_s)
     predictor.reads()
-    monkeypatch.setattr(keys, "elapsed_s", lambda: began_s + after_s * _WAIT_S)
+    predictor.clock.now_s += after_s * _WAIT_S
     assert (predictor.knows() is not None) is is_known
 
 
@@ -200,7 +195,7 @@ def test_a_known_key_ends_by_the_clock_of_the_database(
     predictor: Predictor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "REVOCATION_S", math.inf)
-    installation, began_s = predictor.installation, elapsed_s()
+    installation, clock = predictor.installation, predictor.clock
     with installation.database.read() as session:
         ends_at = installation.database.now(session) + timedelta(hours=1)
     body = KeyIn.model_validate(
@@ -208,9 +203,8 @@ def test_a_known_key_ends_by_the_clock_of_the_database(
     )
     header = f"Bearer {create_key(predictor.scene.installation, ADMIN, body).key}"
     authenticate_and_keep(installation, header)
-    read_s = elapsed_s()
-    for now_s, is_known in ((began_s + 3_599, True), (read_s + 3_600, False)):
-        monkeypatch.setattr(keys, "elapsed_s", lambda now_s=now_s: now_s)
+    for passed_s, is_known in ((3_599, True), (1, False)):
+        clock.now_s += passed_s
         assert (cached(installation, header) is not None) is is_known
 
 

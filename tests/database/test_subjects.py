@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from app.access import keys, tokens
+from app.access import tokens
 from app.access.grants import Principal, Role
+from app.access.keys import CachedAuthority
 from app.core import limits
 from app.core.errors import NotFound, Unauthenticated, Unavailable
 from app.core.settings import Settings
@@ -29,6 +30,7 @@ from app.services.jobs import show_jobs
 from app.services.keys import list_keys, put_grant, revoke_key, rotate_key
 from app.services.pagination import PageRequest
 from app.wire.keys import RotationIn
+from tests.support.clocks import StoppedClock
 from tests.support.crash_scene import ADMIN, Scene
 from tests.support.identity_provider import ISSUER, KeySetFile, token
 from tests.support.job_kinds import claimed, must_not_run, run_here
@@ -164,12 +166,12 @@ def test_a_known_token_ends_when_it_says(
     """A prediction by a caller whom this process knows reads no token again."""
     monkeypatch.setattr(limits, "REVOCATION_S", math.inf)
     header = f"Bearer {token(exp=int(time.time()) + 600)}"
-    began_s = keys.elapsed_s()
-    authenticate_and_keep(scene.installation, header, provider=provider)
-    read_s = keys.elapsed_s()
-    for now_s, is_known in ((began_s + 590, True), (read_s + 600, False)):
-        monkeypatch.setattr(keys, "elapsed_s", lambda now_s=now_s: now_s)
-        assert (cached(scene.installation, header) is not None) is is_known
+    clock = StoppedClock()
+    installation = replace(scene.installation, authority=CachedAuthority(clock))
+    authenticate_and_keep(installation, header, provider=provider)
+    for passed_s, is_known in ((590, True), (10, False)):
+        clock.now_s += passed_s
+        assert (cached(installation, header) is not None) is is_known
 
 
 def test_a_grant_counts_for_a_subject_and_its_job_outlives_its_token(
