@@ -118,7 +118,8 @@ class Entry:
             the account named in their details.
         event: the privacy event's JSON form; only entries of reservations have one.
         job_id: the job it belongs to.
-        actor: the key that caused it, or ``worker``.
+        actor: the key that caused it, or ``worker``, ``sweeper`` or ``operator``, which
+            are no keys.
         at: RFC 3339 time, never earlier than the entry before.
         previous_hash: hash of the entry before.
         details: public facts that only some entries have: of ``open`` the facts of the

@@ -18,9 +18,11 @@ from app.wire.base import (
 
 
 def _no_actor(name: str) -> str:
-    """Searches of a ledger take names of keys in the place of these two actors."""
-    if name in ("worker", "operator"):
-        raise problem("reserved", form="a name other than worker and operator")
+    """Searches of entries and acts take a name of a key in the place of an actor; these
+    actors are no keys.
+    """
+    if name in ("worker", "operator", "sweeper"):
+        raise problem("reserved", form="a name other than worker, operator and sweeper")
     return name
 
 

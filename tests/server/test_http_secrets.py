@@ -6,6 +6,9 @@ import re
 
 import pytest
 
+from app.ledger.control import OPERATOR
+from app.services.datasets.erase import SWEEPER
+from app.services.execution.charge import WORKER
 from tests.support.databases import on_one_idle_server
 from tests.support.pages import signed_in
 from tests.support.server import Server, declaration, new_idempotency_key, training
@@ -41,8 +44,9 @@ def test_names_that_stand_for_something_else_are_refused(idle_server: Server) ->
     http, dataset = idle_server.admin.http, idle_server.declared()
     for name, problem in (
         (dataset["id"], "like-an-id"),
-        ("worker", "reserved"),
-        ("operator", "reserved"),
+        (WORKER, "reserved"),
+        (SWEEPER, "reserved"),
+        (OPERATOR, "reserved"),
     ):
         refused = http.post("/keys", json={"name": name, "roles": []})
         assert [(item["at"], item["problem"]) for item in refused.json()["errors"]] == [

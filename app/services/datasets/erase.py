@@ -27,7 +27,9 @@ from app.webhooks import outbox
 from app.wire.uploads import UploadErasureOut
 
 SWEEPER = "sweeper"
-"""The actor of the erasure in the control chain: the date was set by the owners' rules."""
+"""The actor of what a sweep ends or erases: after a limit of time, on the date that the
+owners' rules set, or for a deletion that was interrupted.
+"""
 
 STAYS = (
     "What was spent on these rows stays spent: nothing is refunded, and models, statistics, profiles and evaluations "

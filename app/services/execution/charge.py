@@ -40,7 +40,7 @@ from grovekeeper_forests.privacy.scope import Scope
 from grovekeeper_forests.releases.names import MODEL
 
 WORKER = "worker"
-"""The actor of entries that no key caused."""
+"""The actor of charges, and of what a worker gives back."""
 
 
 class TaskNotPaid(GrovekeeperError):

@@ -216,7 +216,7 @@ class Search:
     Attributes:
         job_id: entries of a job, or of the reservation of an external mechanism.
         actor: id or name of the key that caused entries, or submitted the jobs that
-            they belong to; or ``worker``.
+            they belong to; or ``worker`` or ``sweeper``.
         scope: cells of a dataset: entries that cover a part of them.
     """
 

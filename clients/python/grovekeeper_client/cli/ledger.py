@@ -243,7 +243,8 @@ def entries(
     ] = None,
     job: Annotated[str | None, typer.Option(help="Of a job or a reservation.")] = None,
     actor: Annotated[
-        str | None, typer.Option(help="Of a key, by id or name; or of the worker.")
+        str | None,
+        typer.Option(help="Of a key, by id or name; or of worker or sweeper."),
     ] = None,
     scope: ScopeOption = None,
 ) -> None:
