@@ -1,7 +1,8 @@
-"""Stores, finds and lists what jobs released: models, profiles, evaluations. Only
-models are ever removed.
+"""Stores, finds and lists what jobs released: models, profiles, evaluations,
+statistics. Only models are ever removed.
 
-Plans and models refer to profiles, and budget was spent on evaluations.
+The others stay: plans and models refer to profiles, and budget was spent on evaluations
+and statistics.
 """
 
 from collections import defaultdict

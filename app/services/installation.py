@@ -116,8 +116,8 @@ class Installation:
         return cast(BinaryIO, tempfile.TemporaryFile(dir=self.home))
 
     def job_folder(self, job_id: str) -> Path:
-        """The folder in which a job's child leaves its artifact; it exists only while
-        the job runs.
+        """The folder of a job, with the models that it reads and the output that its
+        child leaves; it exists only while the job runs.
         """
         return self.home / "jobs" / job_id
 
