@@ -177,7 +177,7 @@ class EntryList(AccountNamed):
     next: str | None
 
 
-SpentBy: TypeAlias = Literal["key", "purpose", "kind", "month", "cell"]
+SpentBy: TypeAlias = Literal["key", "purpose", "key,purpose", "kind", "month", "cell"]
 
 
 class SpentGroup(Answer):
@@ -185,13 +185,15 @@ class SpentGroup(Answer):
 
     ``group`` is the id of a key (with its ``name``, if the reader may know it), a
     purpose (null: none was stated), a kind of job or ``external``, a month like
-    ``2026-11``, or a cell like ``region=EU``. ``charges`` is their number; null for a
+    ``2026-11``, or a cell like ``region=EU``. ``purpose`` is that of a group by key and
+    purpose (null: none was stated), and null in others. ``charges`` is their number; null for a
     cell. ``charged`` of a cell is the most that one record in it was charged.
     ``share`` is the part of all that was charged.
     """
 
     group: str | None
     name: str | None
+    purpose: str | None
     charges: int | None
     charged: DecimalText
     share: float

@@ -159,6 +159,10 @@ class Children:
             self._begin()
         if not self._has_loaded:
             self._has_loaded = self._answers(require_wanted)
+        if not self._has_loaded:
+            _log.error(
+                "a process ended, was killed or took too long before it had loaded the code of jobs"
+            )
         # the digest of the worker is from before it loaded anything
         if self.code not in (None, code_digest()):
             raise CodeChanged

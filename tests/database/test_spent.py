@@ -92,6 +92,13 @@ def test_charges_add_up_by_key_purpose_kind_and_month(
         None: ("1.625", 3),
         "a pilot": ("0.75", 2),
     }
+    both = spent(scene, "key,purpose").groups
+    assert [(it.name, it.group, it.purpose, it.charged, it.charges) for it in both] == [
+        ("test", OWNER.key_id, None, "1.5", 2),
+        ("Ann Analyst", ann.key_id, "a pilot", "0.5", 1),
+        ("test", OWNER.key_id, "a pilot", "0.25", 1),
+        ("Ann Analyst", ann.key_id, None, "0.125", 1),
+    ]
     assert sums(spent(scene, "kind").groups) == {
         "external": ("1", 1),
         "train": ("0.875", 3),
@@ -134,7 +141,7 @@ def test_what_is_spent_is_that_of_the_balance_and_cells_are_their_loads(
 def test_an_analyst_reads_the_own_charges_and_no_others(
     scene: Scene, ann: Principal
 ) -> None:
-    for by in ("key", "purpose", "kind", "month", "cell"):
+    for by in ("key", "purpose", "key,purpose", "kind", "month", "cell"):
         own = spent(scene, by, ann)
         assert own.charged == "0.625"
         named = (None, ann.key_id, "Ann Analyst")

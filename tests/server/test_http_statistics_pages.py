@@ -260,7 +260,7 @@ WRONG = [
     ({"by": "b" * 128}, "by: Unknown."),
     ({"error": "x%"}, "error: Malformed. Accepted: 50, 1%."),
     ({"error": "1e999999999%"}, "error: Malformed. Accepted: 50, 1%."),
-    ({"error": "5"}, "epsilon: One of these. Accepted: epsilon, error, error_share."),
+    ({"error": "5"}, "epsilon: State an ε or an error, not both."),
 ]
 
 

@@ -158,7 +158,7 @@ def show_spent(
     by: SpentBy = "key",
     key: Reference = "",
 ) -> Response:
-    """Show what was charged by key, purpose, kind, month or cell."""
+    """Show what was charged by key, purpose, both, kind, month or cell."""
     key = key.strip()
     shown = spent.show_spent(*visit.by, account, by=by, actor=key or None)
     counted = [] if by == "cell" else ["Charges"]

@@ -155,6 +155,7 @@ _FIELD_PROBLEMS: Mapping[str, str] = {
     "missing": "Needed.",
     "empty": "Must not be empty.",
     "too-few": "Needs more values.",
+    "one-of-these": "State an ε or an error, not both.",
     "above-upper": "Larger than the upper bound.",
     "not-below-upper": "Must be below the upper bound.",
     "not-for-numbers": "Not for a label that is a number.",

@@ -1,4 +1,5 @@
-"""Adds up the charges of a dataset's account by key, purpose, kind, month or cell.
+"""Adds up the charges of a dataset's account by key, purpose, both, kind, month or
+cell.
 
 Voided and expired reservations were never charged, so they are in no sum. Charges on
 disjoint cells compose in parallel: the sums of keys, purposes, kinds and months may
@@ -30,13 +31,15 @@ from app.services.ledger.history import Search
 from app.wire.ledger import SpentBy, SpentGroup, SpentOut
 from grovekeeper_forests.privacy.scope import WHOLE
 
-_GROUPED: Mapping[SpentBy, Any] = {
-    # the worker charges for the key that submitted the job
-    "key": func.coalesce(JobRow.submitted_by, EntryRow.actor),
-    "purpose": EntryRow.details,
-    "kind": JobRow.kind,
-    "month": func.substr(EntryRow.at, 1, len("2026-11")),
-    "cell": EntryRow.scope,
+# the worker charges for the key that submitted the job
+_KEY = func.coalesce(JobRow.submitted_by, EntryRow.actor)
+_GROUPED: Mapping[SpentBy, Sequence[Any]] = {
+    "key": [_KEY],
+    "purpose": [EntryRow.details],
+    "key,purpose": [_KEY, EntryRow.details],
+    "kind": [JobRow.kind],
+    "month": [func.substr(EntryRow.at, 1, len("2026-11"))],
+    "cell": [EntryRow.scope],
 }
 
 
@@ -85,13 +88,18 @@ def show_spent(
         if by == "cell":
             charged = _cells(session, dataset, sums)
         listed = _listed(charged, by)
+        parts = {group: (group, None) for group in listed}
+        if by == "key,purpose":
+            parts = {group: group for group in listed}
         names = {}
-        if by == "key":
-            names = grants.names_of_keys(session, principal, dataset.id, listed)
+        if by.startswith("key"):
+            ids = {key for key, _ in parts.values()}
+            names = grants.names_of_keys(session, principal, dataset.id, ids)
         groups = [
             SpentGroup(
-                group=group,
-                name=names.get(group),
+                group=parts[group][0],
+                name=names.get(parts[group][0]),
+                purpose=parts[group][1],
                 charges=sums.n_charges.get(group),
                 charged=balance.text(charged[group]),
                 share=charged[group] / total if total else 0.0,
@@ -116,39 +124,42 @@ def _sums(
     session: Session, account_id: str, chosen: statements.EntryFilter, by: SpentBy
 ) -> _Sums:
     """Adds up entries by group; of cells, by the digest of the scope."""
-    group = _GROUPED[by].label("grouped")
+    columns = _GROUPED[by]
     query = (
         statements.chosen_entries(account_id, chosen)
         .outerjoin(JobRow, JobRow.id == EntryRow.job_id)
         .with_only_columns(
             EntryRow.kind,
-            group,
+            *columns,
             func.count(),
             *tables.sum_in_halves(EntryRow.amount),
             maintain_column_froms=True,
         )
-        .group_by(EntryRow.kind, group)
+        .group_by(EntryRow.kind, *columns)
     )
     uploads = statements.named_uploads(session, account_id)
     sums = _Sums()
     # as a stream: as many purposes as charges may have been stated
     rows = session.execute(query.execution_options(yield_per=limits.MAX_SPENT_GROUPS))
-    for kind, value, n_charges, high, low in rows:
+    for kind, *values, n_charges, high, low in rows:
         amount = tables.sum_of_halves(high, low)
         if kind == EntryKind.LOAD:
             sums.carried += amount
             continue
-        name = _name(by, value, uploads)
+        name = _name(by, values, uploads)
         sums.charged[name] += amount
         if by != "cell":
             sums.n_charges[name] += n_charges
     return sums
 
 
-def _name(by: SpentBy, value: Any, uploads: Sequence[str]) -> str | None:
+def _name(by: SpentBy, values: Sequence[Any], uploads: Sequence[str]) -> Any:
+    value = values[-1]
     match by:
         case "purpose":
             return (value or {}).get("purpose")
+        case "key,purpose":
+            return str(values[0]), (value or {}).get("purpose")
         case "kind":
             return value or "external"
         case "cell":
@@ -179,5 +190,5 @@ def _listed(charged: Mapping[Any, int], by: SpentBy) -> list[Any]:
     return nsmallest(
         limits.MAX_SPENT_GROUPS,
         charged,
-        key=lambda group: (-charged[group], group or ""),
+        key=lambda group: (-charged[group], str(group or "")),
     )

@@ -727,7 +727,7 @@ class Client(Calls):
         """``GET /ledger/{dataset}/spent``: the sums of charges.
 
         Args:
-            by: ``key``, ``purpose``, ``kind``, ``month`` or ``cell``.
+            by: ``key``, ``purpose``, ``key,purpose``, ``kind``, ``month`` or ``cell``.
             actor: id or name of a key, whose charges alone count.
         """
         params = {"by": by, "actor": None if actor is None else key_reference(actor)}

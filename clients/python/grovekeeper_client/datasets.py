@@ -217,8 +217,8 @@ class Dataset:
         ]
 
     def spent(self, by: str = "key") -> list[JsonMapping]:
-        """What was charged by ``key``, ``purpose``, ``kind``, ``month`` or ``cell``: a
-        record of each, the largest first.
+        """What was charged by ``key``, ``purpose``, ``key,purpose``, ``kind``, ``month``
+        or ``cell``: a record of each, the largest first.
         """
         return list(self._client.spent(self.id, by=by)["groups"])
 

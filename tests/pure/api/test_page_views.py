@@ -1,5 +1,6 @@
 """What pages show: sentences, rows and links that templates print as they are."""
 
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +11,7 @@ from app.api.pages import words
 from app.api.pages.dataset_view import (
     declared_columns,
     grid_of,
+    pace_of,
     pairs_of,
     shown_uploads,
 )
@@ -511,3 +513,39 @@ def test_models_side_by_side_show_a_feature_in_every_model_that_looks_at_it() ->
     assert words.keys() == {*names}
     assert words["f19"] == ["–", "50.0 %"]
     assert words["f18"] == [share_in_words(0.5**19), "25.0 %"]
+
+
+def _charges(*charges: tuple[str, str, bool], are_all: bool = True) -> Any:
+    """Charges of a spend: their time, amount, and whether the tightest cell pays."""
+    return SimpleNamespace(
+        charges=[
+            SimpleNamespace(at=at, amount=amount, covers=covers)
+            for at, amount, covers in charges
+        ],
+        are_all=are_all,
+    )
+
+
+def test_the_pace_of_a_budget_is_that_of_the_last_days_in_the_tightest_cell() -> None:
+    now = datetime(2026, 11, 30, 12, tzinfo=UTC)
+    spent = _charges(
+        ("2026-09-01T00:00:00.000000Z", "1", True),
+        ("2026-11-10T00:00:00.000000Z", "0.25", True),
+        ("2026-11-20T00:00:00.000000Z", "0.25", False),
+        ("2026-11-30T00:00:00.000000Z", "0.25", True),
+    )
+
+    def pace(remaining: str, charges: Any = spent) -> str:
+        balance: Any = SimpleNamespace(remaining=remaining, unit="epsilon")
+        return pace_of(charges, balance, now)
+
+    said = "0.5 ε was charged in the last 30 days. At this pace, what is left"
+    assert pace("1") == f"{said} ends about 2027-01-29."
+    assert pace("0") == f"{said} ends about 2026-11-30."
+    assert pace("1e12") == f"{said} lasts for more than ten years."
+    assert pace("1", _charges()) == ""
+    old = _charges(("2026-09-01T00:00:00.000000Z", "1", True))
+    assert pace("1", old) == ""
+    # earlier charges of the last days are not known
+    cut = _charges(("2026-11-30T00:00:00.000000Z", "1", True), are_all=False)
+    assert pace("1", cut) == ""

@@ -556,8 +556,8 @@ ANSWERS: dict[tuple[str, str], tuple[int, Any]] = {
             "account": "ds_1", "account_name": "census", "kind": "dataset", "unit": "epsilon", "by": "key",
             "charged": "2.5", "carried": "0.25", "spent": "1.5", "n_groups": 2,
             "groups": [
-                {"group": "key_1", "name": "ada", "charges": 3, "charged": "2", "share": 0.8},
-                {"group": None, "name": None, "charges": 1, "charged": "0.5", "share": 0.2},
+                {"group": "key_1", "name": "ada", "purpose": None, "charges": 3, "charged": "2", "share": 0.8},
+                {"group": None, "name": None, "purpose": None, "charges": 1, "charged": "0.5", "share": 0.2},
             ],
         },
     ),

@@ -98,7 +98,9 @@ def test_no_child_waits_for_ever(
     assert len(started) == 2  # not before the next job
 
 
-def test_a_child_that_cannot_load_its_code_runs_no_job() -> None:
+def test_a_child_that_cannot_load_its_code_runs_no_job(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     programs = [
         "raise SystemExit(1)",
         "import os, time; os.write(1, b'.'); time.sleep(60)",
@@ -107,6 +109,8 @@ def test_a_child_that_cannot_load_its_code_runs_no_job() -> None:
     children = Children(lambda: child_of(programs.pop(0)))
     with pytest.raises(CodeNotLoaded):
         children.load(lambda: None)
+    # a killed child says nothing itself
+    assert "before it had loaded the code of jobs" in caplog.text
     children.load(lambda: None)
     assert programs == [], "the next attempt starts another child"
     children.stop()

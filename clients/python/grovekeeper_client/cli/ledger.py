@@ -264,13 +264,15 @@ def entries(
 def spent(
     call: Remote,
     dataset: DatasetArgument,
-    by: Annotated[str, typer.Option(help="key, purpose, kind, month or cell.")] = "key",
+    by: Annotated[
+        str, typer.Option(help="key, purpose, key,purpose, kind, month or cell.")
+    ] = "key",
     actor: Annotated[
         str | None, typer.Option(help="Only charges of this key, by id or name.")
     ] = None,
 ) -> None:
-    """Add up what was charged by key, purpose, kind, month or cell. An analyst sees the
-    charges of the own key.
+    """Add up what was charged by key, purpose, both, kind, month or cell. An analyst
+    sees the charges of the own key.
     """
     output = call.output
     with call.client() as client:
@@ -278,7 +280,7 @@ def spent(
     output.answer(answer)
     rows = [
         [
-            _group(group),
+            _group(group, by),
             group["charges"],
             group["charged"],
             share_in_words(group["share"]),
@@ -302,10 +304,13 @@ def spent(
         )
 
 
-def _group(group: JsonMapping) -> str:
+def _group(group: JsonMapping, by: str) -> str:
+    words = group["group"] or "no purpose stated"
     if group["name"] is not None:
-        return f"{group['name']} ({group['group']})"
-    return group["group"] or "no purpose stated"
+        words = f"{group['name']} ({words})"
+    if by == "key,purpose":
+        words += f": {group['purpose'] or 'no purpose stated'}"
+    return words
 
 
 @app.command("export")
