@@ -21,7 +21,7 @@ from sqlalchemy import (
     select,
 )
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.orm import Mapped, Session, defer, mapped_column
+from sqlalchemy.orm import Mapped, Session, defer, load_only, mapped_column
 
 from app.core import json_text
 from app.core.errors import DatasetDeleted, InvalidRequest, NameTaken, NotFound
@@ -646,6 +646,8 @@ def wrap_keys_anew(session: Session, keys: StorageKeys) -> int:
         .where(DatasetRow.deleted_at.is_(None))
         .order_by(DatasetRow.id)
         .with_for_update()
+        # of all datasets under their locks: each may declare megabytes of columns
+        .options(load_only(DatasetRow.wrapped_key))
     )
     n_changed = 0
     for row in session.scalars(living):

@@ -604,8 +604,8 @@ def page_of_waiting(
     dataset_ids: Sequence[str] | None,
     after: str | None,
     limit: int,
-) -> list[JobRow]:
-    """Reads a page of jobs that wait for a decision for one of several datasets
+) -> list[str]:
+    """Ids of a page of jobs that wait for a decision for one of several datasets
     (``None`` = any), oldest first.
 
     Raises:
@@ -614,15 +614,15 @@ def page_of_waiting(
     is_open = select(ApprovalRow.job_id).where(ApprovalRow.decision.is_(None))
     if dataset_ids is not None:
         is_open = is_open.where(ApprovalRow.dataset_id.in_(dataset_ids))
-    query = select(JobRow).where(
+    query = select(JobRow.id).where(
         JobRow.state == JobState.WAITING.value, JobRow.id.in_(is_open)
     )
     if after is not None:
-        last = session.execute(query.where(JobRow.id == after)).scalar_one_or_none()
-        if last is None:
+        last = query.where(JobRow.id == after).with_only_columns(JobRow.submitted_at)
+        if (submitted_at := session.execute(last).scalar_one_or_none()) is None:
             raise NotFound("job")
         query = query.where(
-            tuple_(JobRow.submitted_at, JobRow.id) > (last.submitted_at, last.id)
+            tuple_(JobRow.submitted_at, JobRow.id) > (submitted_at, after)
         )
     return list(
         session.scalars(query.order_by(JobRow.submitted_at, JobRow.id).limit(limit))

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from app.access import grants, keys
 from app.access.grants import MANAGE_DATASET, Principal, Role
-from app.core import limits, stamps
+from app.core import json_text, limits, stamps
 from app.core.errors import (
     ChangedMeanwhile,
     ErasureDue,
@@ -348,10 +348,14 @@ def list_approvals(
         owned = grants.datasets_with(session, principal, MANAGE_DATASET)
         shown, following = page_of(
             page,
-            lambda limit: queue.page_of_waiting(
-                session, dataset_ids=owned, after=page.cursor, limit=limit
+            lambda limit: queue.several(
+                session,
+                queue.page_of_waiting(
+                    session, dataset_ids=owned, after=page.cursor, limit=limit
+                ),
             ),
             lambda row: row.id,
+            lambda row: json_text.n_bytes(row.task),
         )
         undecided = queue.open_approvals(session, [row.id for row in shown])
         approvals = []

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import event, inspect, select, update
 from typer.testing import CliRunner
 
 from app.access.tables import AnswerRow
@@ -227,6 +227,26 @@ def _acts(installation: Installation) -> list[object]:
         return [
             entry.details for entry in entries if entry.kind == "storage-key-changed"
         ]
+
+
+@on_one_database
+def test_keys_are_wrapped_anew_without_the_declared_columns(
+    installation: Installation,
+) -> None:
+    """The columns of a wide dataset are five megabytes, and all datasets are locked."""
+    people.declared(installation)
+    file = _key_file(installation)
+    file.write_text(StorageKeys.new_text() + file.read_text())
+    unloaded = list[set[str]]()
+
+    def note(row: DatasetRow, _: object) -> None:
+        unloaded.append(set(inspect(row).unloaded))
+
+    event.listen(DatasetRow, "load", note)
+    _rewrapped(_again(installation))
+    event.remove(DatasetRow, "load", note)
+    assert unloaded
+    assert all({"schema", "partitions"} <= each for each in unloaded)
 
 
 def test_a_storage_key_is_replaced_without_touching_the_rows(
