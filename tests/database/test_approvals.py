@@ -25,6 +25,7 @@ from app.core.errors import (
     TooManyRequests,
 )
 from app.jobs import queue
+from app.ledger import tables
 from app.services.dataset_rules import list_approvals
 from app.services.datasets.erase import delete_dataset
 from app.services.execution import run_job
@@ -230,6 +231,27 @@ def test_an_approval_does_not_cover_other_waiting_jobs(guarded: Scene) -> None:
     assert _submitted(guarded, "d", "0.5")[1] == "queued"
 
 
+def test_an_approval_covers_no_job_that_began_to_wait_before_it_had_its_locks(
+    postgresql_scene: Scene,
+) -> None:
+    grant(postgresql_scene, "analyst")
+    set_rules(postgresql_scene, approval_above="0.5")
+    first, _ = _submitted(postgresql_scene, "a", "0.6")
+    locked_account, meanwhile = tables.locked_account, list[str]()
+
+    def locked(*arguments: Any) -> Any:
+        if not meanwhile:
+            meanwhile.append("b")
+            assert _submitted(postgresql_scene, "b", "0.6")[1] == "waiting"
+        return locked_account(*arguments)
+
+    with patch.object(tables, "locked_account", locked):
+        decided(postgresql_scene, first, "approve", by=OWNER)
+    assert _submitted(postgresql_scene, "c", "0.1")[1] == "waiting", (
+        "the second job still counts"
+    )
+
+
 def test_a_key_has_at_most_three_waiting_jobs_over_all_datasets(guarded: Scene) -> None:
     other = Pair.beside(guarded).second
     grant(other, "analyst")
@@ -371,6 +393,19 @@ def test_the_list_of_approvals_has_pages_in_order_of_submission(guarded: Scene) 
         cursor = page.next
     assert (listed, cursor) == (jobs, None)
     assert list_approvals(guarded.installation, STRANGER, PageRequest()).approvals == []
+
+
+@on_one_database
+def test_a_page_of_approvals_ends_where_their_tasks_are_large(
+    guarded: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task may name thousands of uploads."""
+    jobs = [_submitted(guarded, str(number), "0.6")[0] for number in range(2)]
+    monkeypatch.setattr(limits, "MAX_PAGE_BYTES", 1)
+    first = list_approvals(guarded.installation, OWNER, PageRequest(500))
+    second = list_approvals(guarded.installation, OWNER, PageRequest(500, first.next))
+    pages = [[approval.job for approval in page.approvals] for page in (first, second)]
+    assert (pages, second.next) == ([[job] for job in jobs], None)
 
 
 def _expire(scene: Scene) -> None:

@@ -5,11 +5,13 @@ backups, and never rewinds.
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from sqlalchemy import inspect, text
 
+from app.core import stamps
 from app.core.errors import (
     BudgetExceeded,
     DatasetDeleted,
@@ -40,9 +42,10 @@ from app.services.backup.restore import (
 from app.services.datasets.erase import delete_dataset, erase_upload
 from app.services.datasets.unit_erasure import erase_unit
 from app.services.installation import UNFINISHED_RESTORE, Installation
-from app.services.keys import revoke_key
+from app.services.keys import create_key, revoke_key
 from app.services.ledger.heads import Heads
 from app.services.models import delete_model
+from app.wire.keys import KeyIn
 from tests.support import job_kinds, people, snapshot
 from tests.support.crash_scene import ADMIN, OWNER, STRANGER, Scene, open_account
 from tests.support.databases import on_one_database
@@ -451,6 +454,28 @@ def test_keys_of_a_backup_that_lacks_acts_are_revoked(
     assert revoked == {OWNER.key_id, ADMIN.key_id, STRANGER.key_id}
     with pytest.raises(Unauthenticated):
         again.submit(key="later")
+
+
+@pytest.fixture
+def key_with_an_end(scene: Scene) -> str:
+    """A key that the backup has, and that expires tomorrow."""
+    tomorrow = stamps.to_text(stamps.now() + timedelta(days=1))
+    body = {"name": "short", "roles": ["owner"], "expires_at": tomorrow}
+    return create_key(scene.installation, ADMIN, KeyIn.model_validate(body)).id
+
+
+@on_one_database
+def test_a_key_that_expires_is_revoked_with_the_others(
+    key_with_an_end: str,
+    scene: Scene,
+    restore: Restore,
+    restored: Callable[[], Scene],
+) -> None:
+    """The lost acts may have revoked it, or moved its end."""
+    revoke_key(scene.installation, ADMIN, STRANGER.key_id)
+    restore(accept_loss=True)
+    acts = _acts(restored().installation, EntryKind.KEY_REVOKED)
+    assert key_with_an_end in {act["key"] for act in acts}
 
 
 @on_one_database

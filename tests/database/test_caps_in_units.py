@@ -29,6 +29,7 @@ def budget(accountant: str, **stated: str) -> dict[str, str]:
     [
         (budget("zcdp", rho="0.5"), 10**zcdp.PLACES // 2),
         (budget("gdp", mu="1.5"), 10**gdp.PLACES * 9 // 4),
+        (budget("gdp", mu="1.0000009"), 1_000_001_800_000),  # and 0.81 of a step
     ],
 )
 def test_a_cap_in_the_unit_of_the_account_is_that_cap_to_the_step(

@@ -432,6 +432,25 @@ def test_with_a_delta_the_highest_cap_of_both_accounts_is_what_is_stated(
         assert kept_states.is_intact(session, again.id)
 
 
+@on_one_database
+def test_with_a_delta_a_cap_that_was_lowered_before_the_erasure_stays_stated(
+    installation: Installation,
+) -> None:
+    """Outputs were released under the higher cap."""
+    erased = _declared(installation, **ZCDP)
+    _spend(installation, erased.id, "0.1")
+    lowered = CapIn.model_validate({"cap": "0.5", "reason": "less"})
+    change_cap(installation, OWNER, erased.id, lowered, request=None)
+    delete_dataset(installation, OWNER, erased.id)
+    again = _declared(installation, budget={**ZCDP["budget"], "epsilon": "0.5"})
+    with installation.database.read() as session:
+        before, now = (
+            statements.highest_cap(session, each) for each in (erased.id, again.id)
+        )
+    assert before == now
+    _verified(installation, again.id, erased.id)
+
+
 def test_a_member_of_a_population_is_counted_once(installation: Installation) -> None:
     _declared(installation, name="other", population="people")
     erased = _declared(installation, population="people")

@@ -13,7 +13,14 @@ from app.core.errors import (
     BudgetExceeded,
     PopulationMismatch,
 )
-from app.ledger import accounts, chain, reservations, statements, tables
+from app.ledger import (
+    accounts,
+    chain,
+    populations,
+    reservations,
+    statements,
+    tables,
+)
 from app.ledger import reservations as ledger
 from app.services.installation import Installation
 from grovekeeper_forests import limits as forest_limits
@@ -23,6 +30,7 @@ from grovekeeper_verifier.member_comparison import MemberLedger
 from grovekeeper_verifier.population_replay import verify
 from tests.support import reserving, settling
 from tests.support.crash_scene import ADMIN, EVENT, OWNER
+from tests.support.databases import on_one_database
 from tests.support.evidence import export, verified
 from tests.support.population_accounts import (
     PURE,
@@ -219,6 +227,19 @@ def test_with_a_delta_the_highest_cap_counts_since_something_is_held(
         assert verified(session, "pop_a").printable == 20
 
 
+@on_one_database
+def test_a_late_member_adds_a_highest_cap_that_was_lowered_before_it_joined(
+    installation: Installation,
+) -> None:
+    with installation.database.write() as session:
+        opened(session, like=ZCDP)
+        account(session, "ds_1", ZCDP, cap=70)
+        reserve(session, "ds_1", 5, "jb_1")
+        accounts.change_cap(session, "ds_1", 20, reason="used", actor=OWNER.key_id)
+        join(session, "ds_1")
+        assert verified(session, "pop_a").printable == 100 + 70
+
+
 def test_caps_that_cannot_be_added_up_in_64_bits_do_not_join(
     installation: Installation,
 ) -> None:
@@ -281,6 +302,36 @@ def test_a_bound_is_never_more_than_what_follows_from_the_load_before(
         assert not statements.balance(session, "ds_1").is_exact
         assert 2 < n_admitted < 60
         assert verified(session, "pop_a").together <= 100
+
+
+@on_one_database
+def test_a_population_is_shown_with_the_loads_that_its_entries_state(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Admission adds the stated loads, also where more work finds smaller ones."""
+    cut = Partitions.from_json(
+        [{"name": name, "kind": "hash", "cells": 3} for name in ("a", "b")]
+    )
+    boxes = [
+        {"a": (0,), "b": (0,)},
+        {"a": (0,), "b": (1,)},
+        {"a": (1,), "b": (0,)},
+        {"a": (0, 1), "b": (0, 1)},
+    ]
+    with installation.database.write() as session, monkeypatch.context() as limited:
+        limited.setattr(forest_limits, "MAX_COMPOSITION_WORK", 0)
+        opened(session)
+        account(session, "ds_1", partitions=cut)
+        join(session, "ds_1")
+        for number, box in enumerate(boxes):
+            new_reservation = ledger.NewReservation(
+                "ds_1", 4, Scope(box), EVENT, f"jb_{number}"
+            )
+            reserving.reserve(session, [new_reservation], actor="key_a")
+    with installation.database.read() as session:
+        assert statements.balance(session, "ds_1").reserved == 8
+        shown = populations.of_population(session, "pop_a")
+        assert shown.together == verified(session, "pop_a").together == 12
 
 
 def test_boxes_that_do_not_meet_are_one_load_even_where_they_are_not_composed(

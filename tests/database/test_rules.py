@@ -26,6 +26,7 @@ from app.wire.training import PlanIn, PlanOut, TrainIn
 from tests.support import job_kinds
 from tests.support.asking import show_plan, submit_training
 from tests.support.crash_scene import ADMIN, OWNER, Scene
+from tests.support.databases import on_one_database
 from tests.support.job_kinds import claimed, run_here
 from tests.support.ruled import SECOND, grant, set_rules
 from tests.support.sweeping import expired_at
@@ -59,8 +60,8 @@ def _evaluate(scene: Scene) -> None:
     job_kinds.evaluation(scene, model.id)
 
 
-def _submit_both_parts(scene: Scene, epsilon: str, of_second: str) -> None:
-    """Submits a job that reads two cells of one dataset."""
+def _submit_both_parts(scene: Scene, epsilon: str, of_second: str) -> str:
+    """Submits a job that reads two cells of one dataset; returns its state."""
     body = TrainIn.model_validate(
         {
             "dataset": scene.dataset_id,
@@ -76,7 +77,8 @@ def _submit_both_parts(scene: Scene, epsilon: str, of_second: str) -> None:
         }
     )
     request = job_kinds.request("POST /train", f"{epsilon} {of_second}")
-    submit_training(scene.installation, OWNER, body, request=request)
+    answer = submit_training(scene.installation, OWNER, body, request=request)
+    return str(json.loads(answer.body)["state"])
 
 
 def test_a_job_above_the_largest_job_is_refused_whatever_its_scope(
@@ -253,6 +255,14 @@ def test_both_parts_of_a_job_on_one_dataset_add_up(scene: Scene) -> None:
     _submit_both_parts(scene, "0.3", "0.2")
     with pytest.raises(QuotaExceeded):
         _submit_both_parts(scene, "0.15", "0.15")
+
+
+@on_one_database
+def test_both_parts_of_a_job_on_one_dataset_need_an_approval_together(
+    scene: Scene,
+) -> None:
+    set_rules(scene, approval_above="0.5")
+    assert _submit_both_parts(scene, "0.3", "0.3") == "waiting"
 
 
 def test_what_fits_is_the_least_of_population_and_rules(scene: Scene) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import rfc8785
-from sqlalchemy import Executable, delete, func, select, text, update
+from sqlalchemy import Executable, delete, event, func, select, text, update
 from sqlalchemy.orm import Session
 
 from app.core import limits
@@ -47,6 +47,24 @@ pytestmark = pytest.mark.contract
 
 ASIDE = "0.00000025"
 _serial = count()
+
+
+def test_a_state_is_not_kept_before_its_entries_are_committed(
+    installation: Installation,
+) -> None:
+    def lost(_: Session) -> None:
+        raise ConnectionError
+
+    with installation.database.write() as session:
+        members.account(session, "ds_c")
+    with (
+        pytest.raises(ConnectionError),
+        installation.database.write() as session,
+    ):
+        members.reserve(session, "ds_c", 40, "jb_a")
+        event.listen(session, "before_commit", lost)
+    with installation.database.write() as session:
+        members.reserve(session, "ds_c", 100, "jb_b")
 
 
 @pytest.fixture

@@ -8,7 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.core.errors import DatasetDeleted, InvalidRequest, NoRowsOfUnit, NotFound
+from app.core.errors import (
+    DatasetDeleted,
+    InvalidRequest,
+    NoRowsOfUnit,
+    NotFound,
+    UploadRepeated,
+)
 from app.datasets import (
     admission,
     catalog,
@@ -17,11 +23,12 @@ from app.datasets import (
     row_files,
     row_layout,
 )
+from app.datasets.erasure_log import ErasureLog
 from app.datasets.private_rows import Selection
 from app.ledger import control, statements, tables
 from app.ledger import reservations as ledger
 from app.ledger.tables import EntryKind
-from app.services.datasets.erase import delete_dataset
+from app.services.datasets.erase import delete_dataset, erase_upload
 from app.services.datasets.unit_erasure import erase_unit
 from app.services.installation import Installation
 from app.services.ledger.heads import open_log
@@ -129,6 +136,29 @@ def test_an_erasure_answers_with_its_act_which_keeps_the_name_of_the_request(
 
 
 @on_one_database
+def test_the_file_of_an_erased_upload_stays_beside_the_erasure_of_a_unit(
+    installation: Installation, dataset: str
+) -> None:
+    """Jobs that name the upload read no row there; without the file, none could start."""
+    first, *_ = epochs(installation, dataset)
+    erase_upload(installation, OWNER, dataset, upload=first)
+    assert erase_unit(installation, OWNER, dataset, unit="ann").erased == 1
+    assert ages(installation, dataset) == [[], [4], [6]]
+
+
+@on_one_database
+def test_an_upload_is_recognised_after_all_its_rows_were_erased(
+    installation: Installation, dataset: str
+) -> None:
+    rows = people.visits([("dora", 8)])
+    first = people.upload(installation, dataset, rows)["epoch"]
+    erase_unit(installation, OWNER, dataset, unit="dora")
+    with pytest.raises(UploadRepeated) as refused:
+        people.upload(installation, dataset, rows.replace(b"\n", b"\r\n"))
+    assert refused.value.upload == first
+
+
+@on_one_database
 def test_damaged_fingerprints_keep_no_row(
     installation: Installation, dataset: str
 ) -> None:
@@ -179,6 +209,22 @@ def test_a_unit_of_which_no_row_is_stored_is_refused_and_is_no_act(
     with pytest.raises(NoRowsOfUnit):
         erase_unit(installation, OWNER, dataset, unit="ann")
     assert _acts(installation) == 1
+
+
+@on_one_database
+def test_an_erasure_whose_record_cannot_be_written_is_no_act(
+    installation: Installation, dataset: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The record could not be written again from an act."""
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError
+
+    before = ages(installation, dataset)
+    with monkeypatch.context() as broken, pytest.raises(OSError):
+        broken.setattr(ErasureLog, "write_unit", full)
+        erase_unit(installation, OWNER, dataset, unit="ann")
+    assert (_acts(installation), ages(installation, dataset)) == (0, before)
 
 
 def _acts(installation: Installation) -> int:

@@ -28,6 +28,7 @@ from app.services.execution.sweep import tidy_rows
 from app.services.installation import Installation
 from app.services.jobs.show_jobs import cancel_job
 from app.services.keys import put_grant
+from app.services.ledger.balances import show_balance
 from app.services.pagination import PageRequest
 from grovekeeper_forests.privacy.scope import WHOLE
 from grovekeeper_verifier import control_export
@@ -40,6 +41,7 @@ pytestmark = [pytest.mark.contract, pytest.mark.in_turn("database_url")]
 
 ANN_AND_BEN = people.visits([("ann", 1), ("ben", 2), ("ann", 3)])
 CLEO = people.visits([("cleo", 4)])
+MONTH = {"name": "month", "kind": "epoch", "how": "one per month"}
 
 
 @pytest.fixture
@@ -47,7 +49,7 @@ def dataset(installation: Installation) -> str:
     declared = people.declared(
         installation,
         privacy_unit=people.per_patient(3),
-        partitions=[{"name": "month", "kind": "epoch", "how": "one per month"}],
+        partitions=[MONTH],
     )
     return str(declared["id"])
 
@@ -136,6 +138,7 @@ def test_uploads_that_were_judged_before_an_erasure_keep_their_judgement(
         "queued job",
         "claimed job",
         "charged job",
+        "charged job that was cancelled",
         "external charge",
         "job during the erasure",
     ],
@@ -158,11 +161,13 @@ def test_the_places_of_an_upload_stay_taken_if_anything_may_depend_on_it(
             _after(lambda: scene.submit_job(key="job"), erasure.erase_upload),
         )
     else:
-        scene.submit_job(key="job")
+        job = scene.submit_job(key="job")
         if covered_by != "queued job":
             claim = claimed(installation)
-        if covered_by == "charged job":
+        if covered_by.startswith("charged job"):
             charge_claimed(installation, claim)
+        if covered_by == "charged job that was cancelled":
+            cancel_job(installation, OWNER, job)
     answer = erase_upload(installation, OWNER, dataset, upload=upload)
     assert answer.places == "taken"
     assert "places of their units stay taken" in answer.stays
@@ -170,6 +175,19 @@ def test_the_places_of_an_upload_stay_taken_if_anything_may_depend_on_it(
         "without_unit": 0,
         "over_bound": 1,
     }
+
+
+@on_one_database
+def test_an_external_charge_that_names_no_upload_covers_those_to_come(
+    installation: Installation,
+) -> None:
+    """The service does not see which uploads a mechanism outside of it reads."""
+    rows = people.declared(installation, partitions=[MONTH])["id"]
+    people.upload(installation, rows, b"age,income\n1,low\n")
+    Scene(installation, rows).charge_external(key="mean")
+    later = people.upload(installation, rows, b"age,income\n2,low\n")["epoch"]
+    scope = {"month": [later]}
+    assert show_balance(installation, OWNER, rows, scope=scope).charged == "0.5"
 
 
 @on_one_database

@@ -119,6 +119,15 @@ def test_separate_column_cells_would_understate_the_loss_of_a_unit(
     )
 
 
+def test_a_unit_of_one_row_pays_in_every_cell_of_a_column(
+    installation: Installation,
+) -> None:
+    """The service bounds the rows that it stores, not those that a mechanism outside
+    of it reads; the verifier accepts no other charge per unit.
+    """
+    assert _charged(installation, CHARGES[:2], max_rows=1) == 2
+
+
 def test_a_loss_per_row_is_charged_for_every_row_of_a_unit(
     installation: Installation,
 ) -> None:

@@ -13,6 +13,7 @@ import pytest
 from grovekeeper_forests.data.coded_rows import RowParts
 from grovekeeper_forests.data.sanitiser import ColumnBlock
 from grovekeeper_forests.data.schema import Feature, Label, Schema
+from grovekeeper_forests.errors import ParameterInvalid
 from grovekeeper_forests.privacy.accountants import gdp, pure, zcdp
 from grovekeeper_forests.privacy.calibration import Terms
 from grovekeeper_forests.privacy.events import Adjacency, DiscreteLaplace
@@ -86,6 +87,19 @@ def test_all_labels_of_a_row_move_two_cells_and_no_more(
         assert moved <= stated
         reached |= moved == stated
     assert reached
+
+
+def test_no_label_that_is_a_number_is_added_up_where_labels_are_protected() -> None:
+    """A changed number moves one cell by twice what a row adds, and a table that reads
+    a label of classes, too, is priced by its moves.
+    """
+    cost = Label("cost", bounds=(0.0, 9.0))
+    schema = Schema((AGE,), ILL, (), (STAY, cost))
+    terms = replace(ACCOUNTS["zcdp"], adjacency=Adjacency.LABEL)
+    facts = public_facts(terms, None, schema, Adjacency.LABEL)
+    table = {"statistic": "sum", "column": "cost", "by": ["ill"]}
+    with pytest.raises(ParameterInvalid, match="not-on-label-accounts"):
+        price.plan([table], facts)
 
 
 @pytest.mark.parametrize("table", ["crosstab", "by and where"])

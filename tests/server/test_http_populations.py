@@ -156,6 +156,14 @@ def test_only_its_owner_and_admins_add_to_it_or_see_it(idle_server: Server) -> N
         ).status_code
         == 404
     )
+    who_sees_all = idle_server.caller("owner", "auditor").http
+    assert who_sees_all.get(f"/populations/{name}").status_code == 200
+    assert (
+        who_sees_all.post(
+            "/datasets", json=declaration(population=name, budget=THREE)
+        ).status_code
+        == 404
+    )
     joined = idle_server.admin.http.put(
         f"/datasets/{other_dataset['id']}/population", **joining
     )

@@ -5,7 +5,7 @@ import unicodedata
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app.datasets import unit_names
@@ -22,7 +22,7 @@ from app.datasets.unit_names import (
 ONE_PERSON = {
     "17": [
         "17 ", " 17", "\t17", "17\u00a0", "\u200b17", "1\u200b7", "\ufeff17", "\uff11\uff17", "17\u2060",
-        "\u202a17\u202c", "17\u3000", "1\u00ad7", "17\x1f",
+        "\u202a17\u202c", "17\u3000", "1\u00ad7", "17\x1f", "1\x017", "17\x7f",
     ],
     "M\u00fcller": ["Mu\u0308ller", "Mu\u200d\u0308ller", " M\u00fcller\u200e"],
     "file": ["\ufb01le"],
@@ -62,6 +62,7 @@ def test_signs_that_nobody_sees_do_not_matter(text: str, sign: str) -> None:
     )
 
 
+@example(["17\x7f"])
 @given(st.lists(st.text(alphabet=st.sampled_from("017aA \u200b\uff11e\u0301\u00e9\t"))))
 def test_a_block_of_an_upload_is_read_as_a_name_that_is_typed(texts: list[str]) -> None:
     for form in (unit_names.TEXT, unit_names.RAW):

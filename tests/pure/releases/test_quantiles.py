@@ -209,6 +209,19 @@ def test_groups_share_no_price_and_labels_pay_for_two(account: str) -> None:
     assert (of_groups.times, type(of_groups.event)) == (3, kind)
 
 
+@pytest.mark.parametrize("account", ACCOUNTS)
+def test_where_labels_move_rows_between_groups_no_paid_selection_is_left(
+    account: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Two groups pay for each quantile, at a scale of its own; each is drawn once."""
+    of = ACCOUNTS[account]
+    terms = Terms(Fraction(1), of.accountant, of.delta, Adjacency.LABEL)
+    facts = public_facts(terms, None, SCHEMA, Adjacency.LABEL)
+    plan = price.plan([quantiles("0.25", "0.9", by=["ill"])], facts)
+    release(plan, private_rows(((2.0, 0.0, 0, 1),)), SystemRandomness())
+    assert not caplog.messages
+
+
 def test_an_account_of_labels_refuses_a_table_without_the_label() -> None:
     facts = public_facts(
         Terms(Fraction(1), adjacency=Adjacency.LABEL), None, SCHEMA, Adjacency.LABEL

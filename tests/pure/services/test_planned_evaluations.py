@@ -7,11 +7,16 @@ from typing import Any
 
 import pytest
 
-from app.services.releases.contract import StoredPlan
-from app.services.releases.evaluations import EvaluationKind
+from app.datasets.catalog import Dataset, DatasetRow
+from app.jobs.tables import JobPart
+from app.registry.tables import ReleaseRow
+from app.services.releases.contract import Earlier, StoredPlan
+from app.services.releases.evaluations import EvaluationKind, _was_trained_on
+from app.services.spending.asked import AskedDataset, AskedPart
 from grovekeeper_forests.data.schema import Schema
 from grovekeeper_forests.errors import GrovekeeperError
 from grovekeeper_forests.privacy.calibration import Terms
+from grovekeeper_forests.privacy.scope import WHOLE
 from grovekeeper_forests.releases.choice.price import plan_best
 from grovekeeper_forests.releases.contract import public_facts
 from grovekeeper_forests.releases.evaluation.error_price import (
@@ -69,6 +74,19 @@ def _with(
         inner.update(changes)
 
     return change
+
+
+def test_a_model_was_trained_on_the_rows_of_any_part_of_its_job() -> None:
+    dataset = Dataset(DatasetRow(id="ds_b", partitions=[]))
+    source = AskedDataset(dataset, ["ep_b"], "pure", None)
+    asked = AskedPart(source, WHOLE, TERMS, 1, Schema.from_json(DECLARED), None)
+    labelled, unlabelled = (
+        JobPart(f"ds_{name}", name, {}, [f"ep_{name}"], {}, f"rs_{name}")
+        for name in ("a", "b")
+    )
+    row = ReleaseRow(id="md_1")
+    assert _was_trained_on(Earlier(row, [labelled, unlabelled]), asked)
+    assert not _was_trained_on(Earlier(row, [labelled]), asked)
 
 
 TAMPERED: dict[str, Callable[[dict[str, Any]], object]] = {

@@ -210,7 +210,8 @@ def test_members_that_spell_units_otherwise_are_refused(people: People) -> None:
     def unit(**form: str) -> dict[str, Any]:
         return {"privacy_unit": {"column": "patient", "max_rows": 2, **form}}
 
-    for forms in (({"form": "text"}, {"form": "integer"}), ({"form": "text"}, {})):
+    text, integer, none = {"form": "text"}, {"form": "integer"}, dict[str, str]()
+    for forms in ((text, integer), (text, none), (none, text)):
         one, other = (unit(**form) for form in forms)
         population = people().join("ds_a", **one).join("ds_b", **one)
         assert len(checked(population, "ds_a", "ds_b").compared) == 2

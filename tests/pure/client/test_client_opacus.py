@@ -1,0 +1,98 @@
+"""A training with Opacus takes the steps that were paid, and no other. Opacus itself,
+which takes a gigabyte, is replaced by classes that count; see
+``tests/server/test_adapters_opacus.py``.
+"""
+
+import sys
+from collections.abc import Callable
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from grovekeeper_client.adapters import opacus
+from grovekeeper_client.adapters.opacus import Plan, Training, UnpaidStep
+
+
+class Optimizer:
+    """Counts the steps that draw noise."""
+
+    accumulated_iterations = 1
+
+    def __init__(self, _: object, **settings: Any) -> None:
+        self.n_drawn = 0
+        vars(self).update(settings)
+
+    def add_noise(self) -> None:
+        self.n_drawn += 1
+
+
+class Service:
+    """Admits every charge."""
+
+    def __init__(self) -> None:
+        self.n_charges = 0
+
+    def charge_external(self, *_: object, **__: object) -> dict[str, str]:
+        self.n_charges += 1
+        return {"reservation_id": f"rs_{self.n_charges}"}
+
+
+def _checked(*_: object, **__: object) -> None:
+    """Every module is legal."""
+
+
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch) -> Service:
+    names: dict[str, dict[str, Any]] = {
+        "opacus": {
+            "GradSampleModule": lambda _: SimpleNamespace(
+                forbid_grad_accumulation=_checked
+            )
+        },
+        "opacus.optimizers": {"DPOptimizer": Optimizer},
+        "opacus.validators": {"ModuleValidator": SimpleNamespace(validate=_checked)},
+    }
+    for name, members in names.items():
+        module = ModuleType(name)
+        vars(module).update(members)
+        monkeypatch.setitem(sys.modules, name, module)
+    return Service()
+
+
+@pytest.fixture
+def training(service: Service) -> Training:
+    """Two steps on every row."""
+    facts = {"account": {"unit": "mu_squared"}}
+    dataset: Any = SimpleNamespace(id="ds_a", facts=facts, client=service)
+    plan = Plan(steps=2, noise_multiplier=4.0, sample_rate=1.0, expected_batch_size=10)
+    return opacus.Training(dataset, plan, None, None, description="incomes")
+
+
+def _is_refused(step: Callable[[], None]) -> bool:
+    with pytest.raises(UnpaidStep):
+        step()
+    return True
+
+
+def test_steps_that_were_left_are_paid_in_no_later_run(
+    service: Service, training: Training
+) -> None:
+    step = training.optimizer.add_noise
+    assert _is_refused(step), "nothing was charged"
+    with training:
+        step()
+    assert _is_refused(step), "the run has ended"
+    with training:
+        step()
+        step()
+        assert _is_refused(step)
+    assert (service.n_charges, training.optimizer.n_drawn) == (2, 3)
+
+
+@pytest.mark.parametrize("setting", ["noise_multiplier", "max_grad_norm"])
+def test_a_step_with_other_noise_is_not_paid(training: Training, setting: str) -> None:
+    with training:
+        setattr(training.optimizer, setting, 0.5)
+        assert _is_refused(training.optimizer.add_noise)
+    assert training.optimizer.n_drawn == 0
