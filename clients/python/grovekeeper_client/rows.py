@@ -378,7 +378,7 @@ def _table_of_pandas(source: Any, features: Sequence[Feature]) -> Any:
     for name, column in _named(source, "pandas", []).items():
         array = _inferred(column)
         if array is None and name in declared:
-            array = _array(declared[name], column)
+            array = _array_of_several_types(declared[name], column)
         if array is None:
             # not from the error of the library, which quotes a cell
             raise TypeError(
@@ -387,6 +387,28 @@ def _table_of_pandas(source: Any, features: Sequence[Feature]) -> Any:
             )
         columns[str(name)] = array
     return pyarrow.table(columns)
+
+
+def _array_of_several_types(feature: Feature, column: Any) -> Any:
+    """A column as an array of Arrow. Numbers beside texts become texts, which the service
+    reads as those of a file: it knows the marks for missing values, and names the rows.
+    """
+    import pyarrow
+
+    cells = column.tolist()
+    has_texts = any(isinstance(cell, str) for cell in cells)
+    if feature["type"] in TYPES_OF_TEXT or not has_texts:
+        return _array(feature, column)
+    texts = [
+        cell if isinstance(cell, str) else _text_of_cell(feature, cell)
+        for cell in cells
+    ]
+    return pyarrow.array(texts, pyarrow.string())
+
+
+def _text_of_cell(feature: Feature, cell: Any) -> str | None:
+    [number] = cells(feature, [cell])
+    return None if number is None else _text_of_number(number)
 
 
 def _inferred(column: Any) -> Any:

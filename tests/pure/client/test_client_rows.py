@@ -362,6 +362,17 @@ def test_parameters_of_numpy_become_plain() -> None:
     }
 
 
+def test_texts_beside_numbers_are_uploaded_for_the_service_to_read(
+    tmp_path: Path,
+) -> None:
+    """A declared mark for a missing value is one in predictions, too."""
+    ages = pd.Series([1, "NA", 2.5, None, True, " 3"], dtype=object)
+    frame = pd.DataFrame({"age": ages, "height": [1.5] * 6})
+    rows.write_arrow(frame, tmp_path / "rows.arrow", SCHEMA["features"])
+    written = pa.ipc.open_file(tmp_path / "rows.arrow").read_all()
+    assert written["age"].to_pylist() == ["1", "NA", "2.5", None, "1", " 3"]
+
+
 def test_the_upload_of_a_frame_without_pyarrow_says_what_to_do(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -523,7 +534,7 @@ def test_a_frame_that_predicts_can_be_uploaded_whatever_its_columns_mix(
 @pytest.mark.parametrize("name", ["y", "x"])
 def test_a_refusal_of_a_mixed_column_quotes_no_cell(tmp_path: Path, name: str) -> None:
     features = [{"name": "x", "type": "numeric", "lower": 0.0, "upper": 1.0}]
-    frame = pd.DataFrame({name: ["canary", 0.5]}, dtype=object)
+    frame = pd.DataFrame({name: ["canary", 0.5j]}, dtype=object)
     with pytest.raises(TypeError, match=f"column '{name}'") as caught:
         rows.write_arrow(frame, tmp_path / "rows.arrow", features)
     error: BaseException | None = caught.value
