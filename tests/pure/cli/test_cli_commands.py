@@ -582,6 +582,25 @@ def test_a_problem_of_a_table_names_the_option_or_the_place_in_the_file(
     assert sent.splitlines()[1:] == [f"  {at}: too small" for at in in_file]
 
 
+@pytest.mark.parametrize(
+    ("path", "at", "typed", "name"),
+    [
+        ("/datasets/census/webhooks", "/url", "webhooks add census ftp://x", "address"),
+        ("/datasets/census/webhooks", "/threshold", "webhooks add census x --below 2", "below"),
+        ("/ledger/census/cap", "/cap", "ledger cap census 0,5 --reason x", "epsilon"),
+        ("/ledger/census/cap", "/cap", "ledger cap census --rho 0,5 --reason x", "rho"),
+        ("/populations", "/budget/epsilon", "populations create x --epsilon 0,5", "epsilon"),
+    ],
+)  # fmt: skip
+def test_a_problem_names_the_option_that_states_the_field(
+    run: Run, service: Any, path: str, at: str, typed: str, name: str
+) -> None:
+    errors = [{"at": at, "problem": "too-small"}]
+    service.answers["POST", path] = (422, {"type": "invalid-request", "errors": errors})
+    said = run(*typed.split()).stderr.splitlines()[1:]
+    assert said == [f"  {name}: too small"]
+
+
 def test_problems_of_fields_and_columns_are_listed(run: Run, service: Any) -> None:
     trees = {"at": "/parameters/n_estimators", "problem": "too-large", "limit": 63}
     chosen = {"at": "/algorithm", "problem": "unknown", "accepted": ["auto", "mrf"]}

@@ -86,6 +86,13 @@ def _accepted(values: Sequence[str]) -> str:
 _SEPARATORS = re.compile("[=,]")
 _SHORTEST = 3
 _CLOSE = 0.75
+_TYPED_AS: Mapping[str, Collection[str]] = {
+    "cap": ("epsilon", "rho", "mu"),
+    "model": ("model_id",),
+    "threshold": ("below",),
+    "url": ("address",),
+}
+"""Arguments and options of other names than the field of a request that they state."""
 _TYPED: ContextVar[Mapping[str, object]] = ContextVar("typed")
 
 
@@ -122,9 +129,13 @@ def _place(at: str) -> str:
     first, *rest = at.removeprefix("/").split("/")
     if first == "tables" and rest[1:]:
         first, *rest = rest[1:]
+    if first == "budget" and rest:
+        first, *rest = rest
+    words = _TYPED.get({})
+    stated = [name for name in _TYPED_AS.get(first, ()) if words.get(name) is not None]
     # ``--error`` takes shares, too, and ``--parameter`` is given once for each
-    for name in (first, re.sub("(_share|s)$", "", first)):
-        if name in _TYPED.get({}):
+    for name in (*stated, first, re.sub("(_share|s)$", "", first)):
+        if name in words:
             return " ".join([name, *(part for part in rest if not part.isdecimal())])
     return at or "the request"
 
