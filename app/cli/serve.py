@@ -40,7 +40,7 @@ from app.core.memory import (
 from app.core.processes import Periodic, Stop, stop_signals
 from app.core.settings import PREFIX, SETTINGS, Settings
 from app.services.datasets.erase import erase_due
-from app.services.execution.sweep import expire_jobs
+from app.services.execution.sweep import settle_overdue
 from app.services.installation import Installation, require_writable
 from app.services.keys import record_uses
 from app.services.ledger.heads import Heads, HeadWriter
@@ -157,7 +157,7 @@ def upkeep(installation: Installation, heads: Heads) -> list[Periodic]:
         ),
         periodic(
             "overdue jobs",
-            lambda _: expire_jobs(installation),
+            lambda _: settle_overdue(installation),
             limits.SWEEP_INTERVAL_S,
             confirms=True,
         ),

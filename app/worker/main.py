@@ -20,7 +20,7 @@ from app.services.datasets.erase import erase_due
 from app.services.execution.lease import Stopped
 from app.services.execution.run_job import CodeNotLoaded, claim_next, run_job
 from app.services.execution.sweep import (
-    expire_jobs,
+    settle_overdue,
     tidy_artifacts,
     tidy_jobs,
     tidy_rows,
@@ -224,7 +224,7 @@ class _Loop:
             self._swept_at = time.monotonic()
             self._publish_heads()
             erase_due(self._installation)
-            expire_jobs(self._installation)
+            settle_overdue(self._installation)
             tidy_jobs(self._installation)
         if time.monotonic() - self._tidied_rows_at >= TIDY_ROWS_INTERVAL_S:
             self._tidied_rows_at = time.monotonic()

@@ -191,7 +191,7 @@ def test_a_worker_whose_lease_ended_in_an_outage_extends_it_after_the_first_swee
 
     def work(task: JobTask, _: Lease) -> None:
         _end_lease(scene, job_id)
-        sweep.expire_jobs(scene.installation)
+        sweep.settle_overdue(scene.installation)
         assert scene.job(job_id).state == "running", (
             "no worker could extend its lease before"
         )
@@ -254,12 +254,12 @@ def test_a_paid_job_is_lost_after_the_sweeps_of_another_lease_and_not_before(
         scene.installation.settings.lease_ttl_s / limits.SWEEP_INTERVAL_S + 0.499
     )
     _end_lease(scene, job_id)
-    assert [sweep.expire_jobs(scene.installation) for _ in range(n_looks - 1)] == [
+    assert [sweep.settle_overdue(scene.installation) for _ in range(n_looks - 1)] == [
         0
     ] * (n_looks - 1)
     lease.heartbeat(scene.installation, claim, trees_done=0)
     _end_lease(scene, job_id)
-    assert [sweep.expire_jobs(scene.installation) for _ in range(n_looks)] == [
+    assert [sweep.settle_overdue(scene.installation) for _ in range(n_looks)] == [
         *[0] * (n_looks - 1),
         1,
     ]
@@ -271,7 +271,7 @@ def test_an_uncharged_job_goes_back_to_the_queue_at_the_first_sweep(
 ) -> None:
     job_id, _ = submitted_and_claimed(scene)
     _end_lease(scene, job_id)
-    assert sweep.expire_jobs(scene.installation) == 1
+    assert sweep.settle_overdue(scene.installation) == 1
     assert scene.end(job_id) == ("queued", None, ["reserve"])
 
 
@@ -295,17 +295,17 @@ def test_a_worker_that_stops_in_an_outage_leaves_its_output_to_a_sweep(
     outage.is_on = False
     sweep.tidy_artifacts(scene.installation)
     sweep.tidy_jobs(scene.installation)
-    assert sweep.expire_jobs(scene.installation) == 0, (
+    assert sweep.settle_overdue(scene.installation) == 0, (
         "the lease holds, so the worker may live"
     )
     again = replace(
         scene.installation, late_leases=type(scene.installation.late_leases)()
     )
     _end_lease(scene, job_id)
-    assert sweep.expire_jobs(again) == 1
+    assert sweep.settle_overdue(again) == 1
     assert scene.end(job_id) == ("succeeded", None, PAID)
     assert _n_outputs(scene, job_id) == 1
-    assert sweep.expire_jobs(again) == 0
+    assert sweep.settle_overdue(again) == 0
     assert finished.noted_jobs(scene.installation) == []
     sweep.tidy_jobs(scene.installation)
     scene.assert_no_orphans()
@@ -404,7 +404,7 @@ def test_a_job_that_is_cancelled_after_an_outage_leaves_neither_output_nor_note(
 ) -> None:
     job_id = _noted(scene, outage)
     assert show_jobs.cancel_job(scene.installation, OWNER, job_id).state == "cancelled"
-    assert sweep.expire_jobs(scene.installation) == 0
+    assert sweep.settle_overdue(scene.installation) == 0
     tidy_after_a_lease(scene.installation)
     sweep.tidy_artifacts(scene.installation)
     assert scene.end(job_id) == ("cancelled", "cancelled", PAID)
@@ -482,7 +482,7 @@ def test_a_last_commit_and_a_sweep_at_once_end_the_job_once(
 def _swept(scene: Scene, job_id: str, both: threading.Barrier) -> None:
     both.wait()
     for _ in range(2):
-        sweep.expire_jobs(scene.installation)
+        sweep.settle_overdue(scene.installation)
 
 
 @pytest.mark.parametrize("is_committed", [True, False])

@@ -16,7 +16,7 @@ from app.core.errors import BudgetExceeded, LeaseLost, Unavailable
 from app.db.database import Database
 from app.jobs import queue
 from app.services.execution import charge, run_job
-from app.services.execution.sweep import expire_jobs
+from app.services.execution.sweep import settle_overdue
 from app.services.ledger.heads import Heads
 from tests.support.crash_scene import Scene
 from tests.support.job_kinds import submitted_and_claimed
@@ -180,7 +180,7 @@ def test_a_job_that_runs_for_longer_than_the_queues_limit_is_left_alone(
         row.submitted_at = row.waits_since = (
             row.submitted_at - THE_QUEUE_LIMIT - timedelta(hours=1)
         )
-    assert expire_jobs(scene.installation) == 0
+    assert settle_overdue(scene.installation) == 0
     assert scene.end(job_id) == ("running", None, ["reserve", "charge"])
 
 

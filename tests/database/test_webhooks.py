@@ -41,7 +41,7 @@ from app.jobs.states import EndReason
 from app.ledger import control, tables
 from app.services.datasets.erase import delete_dataset
 from app.services.execution import charge, run_job
-from app.services.execution.sweep import expire_jobs
+from app.services.execution.sweep import settle_overdue
 from app.services.installation import Installation
 from app.services.jobs import notices
 from app.services.jobs.show_jobs import cancel_job
@@ -214,7 +214,7 @@ def test_a_budget_that_rose_because_a_reservation_was_given_back_falls_again(
     else:
         with monkeypatch.context() as late:
             late.setattr(limits, "MAX_QUEUE_S", -60)
-            assert expire_jobs(scene.installation) == 1
+            assert settle_overdue(scene.installation) == 1
     scene.submit_job(key="b", epsilon="2")
     assert deliver_due(here) == 2
     assert [event["remaining"] for event in receiver.events(webhook.secret)] == [

@@ -180,7 +180,7 @@ def run_worker(point: str, journal: Path) -> int:
         # One job only, and no sweeps, because the test's healthy worker settles the
         # killed jobs.
         before(main, "run_job", lambda: setattr(main, "claim_next", claim_nothing))
-        main.expire_jobs = main.tidy_jobs = main.tidy_rows = lambda *_: None
+        main.settle_overdue = main.tidy_jobs = main.tidy_rows = lambda *_: None
     _kill_worker_at(point)
     exit_code: int = main.run(settings, code=code_digest())
     return exit_code

@@ -16,7 +16,7 @@ def expired_at(installation: Installation, at: datetime) -> int:
         patch.object(type(installation.database), "now", lambda *_: at),
         patch.object(limits, "SWEEP_INTERVAL_S", installation.settings.lease_ttl_s),
     ):
-        return sweep.expire_jobs(installation) + sweep.expire_jobs(installation)
+        return sweep.settle_overdue(installation) + sweep.settle_overdue(installation)
 
 
 def tidy_after_a_lease(installation: Installation) -> None:

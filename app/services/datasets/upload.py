@@ -1,5 +1,5 @@
 """Serves ``POST /datasets/{id}/rows``: sanitises a file of rows and stores it as an
-epoch.
+upload.
 """
 
 import hmac
@@ -144,8 +144,8 @@ def upload_rows(
     *,
     request: IdempotentRequest | None,
 ) -> Answer:
-    """Sanitises and stores an upload, and adds it to the dataset as an epoch; or only
-    checks whether it would.
+    """Sanitises and stores an upload, and adds it to the dataset; or only checks whether
+    it would.
 
     The file of rows is complete and durable before the epoch is committed, and removed
     if the commit fails. The answer's status does not depend on rows of other uploads.

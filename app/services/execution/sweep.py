@@ -39,14 +39,17 @@ STALE_ARTIFACT = timedelta(hours=24)
 """A model is registered within seconds after its artifact was stored, or never."""
 
 
-def expire_jobs(installation: Installation) -> int:
+def settle_overdue(installation: Installation) -> int:
     """Ends or requeues every job whose lease ran out or that waited for too long.
 
-    Claimed but not charged, or put back a lease ago: in the queue again. Charged: succeeded, if a note has its
-    output; otherwise failed, reason ``lost``, once its worker did not extend the lease
-    for another term; the charge stays. Queued for longer than the limit: failed, reason
-    ``not-started``; waiting for an approval for longer than its limit: failed, reason
-    ``not-approved``; and its reservation expires in the same transaction.
+    * Claimed but not charged, or put back a lease ago: it is in the queue again.
+    * Charged: it succeeds if a note has its output. Otherwise it fails, reason
+      ``lost``, once its worker did not extend the lease for another term; the charge
+      stays.
+    * Queued for longer than the limit: it fails, reason ``not-started``, and its
+      reservations expire in the same transaction.
+    * Waiting for an approval for longer than its limit: so, too, with the reason
+      ``not-approved``.
 
     A lease that ends too late, because the clock was set back, is shortened to that of
     a claim made now. Otherwise, a dead worker would keep its job for as long as the
