@@ -37,6 +37,12 @@ else:
     Client = Any
 
 
+Columns: TypeAlias = Mapping[str, str | Callable[[Any], object]]
+"""By heading, the field of an item, or what makes a cell of an item. A list of names is
+one cell.
+"""
+
+
 class WrongUse(Exception):
     """The usage of a command is invalid. ``str()`` states the reason."""
 
@@ -183,26 +189,25 @@ class Remote(Plain):
         self,
         name: str,
         request: Callable[[Client], Iterable[Any]],
-        columns: Mapping[str, str | Callable[[Any], object]],
+        columns: Columns,
         *,
         empty: str | None = None,
     ) -> list[Any]:
         """Sends the request of a list, and prints the items as a table.
 
         Args:
-            columns: by heading, the field of an item, or what makes a cell of an item.
-                A list of names is one cell.
             empty: the sentence of an empty list; by default that the key sees none.
         """
         items = self.ask_all(name, request)
-        rows = [[_cell(item, made) for made in columns.values()] for item in items]
+        rows = [[cell_of(item, made) for made in columns.values()] for item in items]
         self.output.table(
             list(columns), rows, empty=empty or f"no {name} that this key may see"
         )
         return items
 
 
-def _cell(item: Any, made: str | Callable[[Any], object]) -> object:
+def cell_of(item: Any, made: str | Callable[[Any], object]) -> object:
+    """A cell of an item of a list: a field by its name, or what a function makes."""
     value = item[made] if isinstance(made, str) else made(item)
     return ", ".join(value) if isinstance(value, list) else value
 

@@ -33,7 +33,13 @@ from grovekeeper_client.cli.command import (
     read_scope,
 )
 from grovekeeper_client.cli.datasets import balance_cells, limit_of
-from grovekeeper_client.cli.output import GIVEN_EARLIER, Output, amount, budget_bar
+from grovekeeper_client.cli.output import (
+    GIVEN_EARLIER,
+    Output,
+    amount,
+    budget_bar,
+    key_in_words,
+)
 from grovekeeper_client.errors import ApiProblem
 from grovekeeper_common import scope_words
 from grovekeeper_common.json_types import JsonMapping, JsonObject
@@ -485,12 +491,9 @@ def _asked_by(entry: JsonMapping, jobs: JsonMapping, names: Mapping[str, str]) -
     actor = entry["actor"]
     job = jobs.get(entry["job_id"])
     if job is None or job["submitted_by"] == actor:
-        return _key(actor, names)
-    return f"{_key(actor, names)} for {_key(job['submitted_by'], names)}"
-
-
-def _key(key_id: str, names: Mapping[str, str]) -> str:
-    return f"{names[key_id]} ({key_id})" if key_id in names else key_id
+        return key_in_words(actor, names)
+    submitter = key_in_words(job["submitted_by"], names)
+    return f"{key_in_words(actor, names)} for {submitter}"
 
 
 def _member_cells(member: JsonObject | None) -> list[Any]:

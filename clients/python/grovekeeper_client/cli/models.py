@@ -6,6 +6,7 @@ from typing import Annotated, TypeAlias
 import typer
 
 from grovekeeper_client.cli.command import (
+    Columns,
     DatasetArgument,
     Group,
     ModelArgument,
@@ -13,6 +14,7 @@ from grovekeeper_client.cli.command import (
     Remote,
     WrongUse,
     YesOption,
+    cell_of,
     check_new,
     confirm,
 )
@@ -24,6 +26,26 @@ from grovekeeper_common.model_words import A_TREE, NO_IMPORTANCES
 from grovekeeper_common.number_words import share_in_words
 
 app = Group("Look at model cards, take models away.")
+
+_COLUMNS: Columns = {
+    "id": "id",
+    "name": "name",
+    "aliases": "aliases",
+    "dataset": "dataset_name",
+    "label": lambda item: item.get("label"),
+    "algorithm": "algorithm",
+    "cells": lambda item: _cells(item["scope"]),
+    "leaves": "n_leaves",
+    "price": lambda item: item["price"] and price_with_epsilon(item["price"]),
+    "accuracy": score_in_words,
+    "trained": "created_at",
+}
+"""The columns of a list of models: what :func:`cell_of` makes of a model."""
+
+_COMPARED = (
+    "id", "aliases", "dataset", "label", "cells", "algorithm", "leaves", "price", "accuracy"
+)  # fmt: skip
+"""The first rows of a comparison."""
 
 
 @app.command("list")
@@ -42,19 +64,7 @@ def list_models(
     call.show_all(
         "models",
         lambda client: client.models(dataset=dataset, algorithm=algorithm, alias=alias),
-        {
-            "id": "id",
-            "name": "name",
-            "aliases": "aliases",
-            "dataset": "dataset_name",
-            "label": lambda item: item.get("label"),
-            "algorithm": "algorithm",
-            "cells": lambda item: _cells(item["scope"]),
-            "leaves": "n_leaves",
-            "price": lambda item: item["price"] and price_with_epsilon(item["price"]),
-            "accuracy": score_in_words,
-            "trained": "created_at",
-        },
+        _COLUMNS,
     )
 
 
@@ -146,18 +156,8 @@ def compare(
         raise WrongUse("a comparison takes two models or more")
     answer = call.ask(lambda client: client.compare_models(*model_ids))
     models = answer["models"]
-    rows: dict[str, list[object]] = {
-        "id": [model["id"] for model in models],
-        "aliases": [", ".join(model["aliases"]) for model in models],
-        "dataset": [model["dataset_name"] for model in models],
-        "label": [model.get("label") for model in models],
-        "cells": [_cells(model["scope"]) for model in models],
-        "algorithm": [model["algorithm"] for model in models],
-        "leaves": [model["n_leaves"] for model in models],
-        "price": [
-            model["price"] and price_with_epsilon(model["price"]) for model in models
-        ],
-        "accuracy": list(map(score_in_words, models)),
+    rows = {
+        name: [cell_of(model, _COLUMNS[name]) for model in models] for name in _COMPARED
     }
     names = dict.fromkeys(name for model in models for name in model["parameters"])
     for name in names:

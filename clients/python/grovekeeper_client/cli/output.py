@@ -212,6 +212,11 @@ def amount(account: JsonMapping, name: str = "amount") -> str:
     return f"{account[name]} {SYMBOLS.get(account['unit'], account['unit'])}"
 
 
+def key_in_words(key_id: str, names: Mapping[str, str]) -> str:
+    """A key with its name, where the reader may know it."""
+    return f"{names[key_id]} ({key_id})" if key_id in names else key_id
+
+
 def price_with_epsilon(price: JsonMapping) -> str:
     """A price, and the ε that was requested where the account has another unit."""
     if price["unit"] == "epsilon":

@@ -23,7 +23,7 @@ from grovekeeper_client.cli.command import (
 )
 from grovekeeper_client.cli.jobs import price_of
 from grovekeeper_client.cli.new_secrets import SaveOption, hand_over, secret_file
-from grovekeeper_client.cli.output import Output, amount
+from grovekeeper_client.cli.output import Output, amount, key_in_words
 from grovekeeper_client.errors import ApiProblem
 from grovekeeper_common.job_words import HOLDS
 from grovekeeper_common.json_types import JsonMapping, JsonObject
@@ -152,7 +152,7 @@ def _print(
     output.facts(_facts(rules))
     for quota in rules["quotas"]:
         spent = amount({**quota, "unit": rules["unit"]}, "spent")
-        keys = [_with_name(key, names or {}) for key in quota["keys"]]
+        keys = [key_in_words(key, names or {}) for key in quota["keys"]]
         output.say(f"{', '.join(keys)}: {spent} of {quota['cap']} spent")
     proposal = rules["proposal"]
     if proposal is not None:
@@ -162,11 +162,6 @@ def _print(
         )
         output.facts(_facts(proposal["rules"] | {"unit": rules["unit"]}))
         output.hint(f"grovekeeper rules confirm {rules['dataset_name']}")
-
-
-def _with_name(key: str, names: Mapping[str, str]) -> str:
-    name = names.get(key)
-    return f"{name} ({key})" if name else key
 
 
 def _facts(rules: JsonMapping) -> dict[str, object]:

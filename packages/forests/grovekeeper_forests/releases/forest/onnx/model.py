@@ -151,7 +151,14 @@ def _label(graph: Graph, schema: Schema, probabilities: str) -> ValueInfoProto:
 
 
 def _input(feature: Feature) -> ValueInfoProto:
-    if not feature.is_categorical:
+    if feature.is_categorical:
+        element = TensorProto.STRING
+        empty = "so does the empty string"
+        if feature.missing:
+            empty = "the empty string is an empty cell"
+        values = f"category; an undeclared one counts as OTHER, {empty}"
+    else:
+        element = TensorProto.DOUBLE
         kind = "number"
         if feature.first_day is not None:
             kind = f"days since {date_of(feature.first_day)}, a number"
@@ -161,20 +168,9 @@ def _input(feature: Feature) -> ValueInfoProto:
         empty = "NaN counts as the lower bound"
         if feature.missing:
             empty = "NaN is an empty cell"
-        return helper.make_tensor_value_info(
-            feature.name,
-            TensorProto.DOUBLE,
-            [_ROWS, 1],
-            doc_string=f"{feature.type} {legal}; {empty}",
-        )
-    empty = "so does the empty string"
-    if feature.missing:
-        empty = "the empty string is an empty cell"
+        values = f"{feature.type} {legal}; {empty}"
     return helper.make_tensor_value_info(
-        feature.name,
-        TensorProto.STRING,
-        [_ROWS, 1],
-        doc_string=f"category; an undeclared one counts as OTHER, {empty}",
+        feature.name, element, [_ROWS, 1], doc_string=values
     )
 
 
