@@ -11,6 +11,7 @@ import pytest
 from app.access.grants import Principal
 from app.core import limits, stamps
 from app.core.errors import DatasetDeleted, Frozen, NotFound, QuotaExceeded, RoleMissing
+from app.datasets import catalog
 from app.services.dataset_rules import show_rules
 from app.services.datasets.erase import delete_dataset
 from app.services.keys import remove_grant, revoke_key
@@ -105,6 +106,24 @@ def test_a_tightening_or_the_present_rules_drop_a_proposal(scene: Scene) -> None
             == rules["largest_job"]
         )
         set_rules(scene, by=ADMIN, largest_job="0.5")
+
+
+def test_a_change_is_compared_with_the_rules_that_are_in_force_under_its_lock(
+    postgresql_scene: Scene,
+) -> None:
+    set_rules(postgresql_scene, largest_job="0.5")
+    locked, meanwhile = catalog.locked, list[str]()
+
+    def behind_another(*arguments: Any) -> Any:
+        if not meanwhile:
+            meanwhile.append("0.2")
+            set_rules(postgresql_scene, largest_job="0.2")
+        return locked(*arguments)
+
+    with patch.object(catalog, "locked", behind_another):
+        shown = set_rules(postgresql_scene, largest_job="0.4")
+    assert shown.largest_job == "0.2"
+    assert shown.proposal is not None, "more than the rules in force admit"
 
 
 @pytest.mark.parametrize("by", ["grant", "key"])

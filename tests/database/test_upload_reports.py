@@ -2,6 +2,7 @@
 else sees either.
 """
 
+from itertools import count
 from typing import Any
 
 import pyarrow as pa
@@ -24,6 +25,7 @@ from app.datasets.upload_bodies import BodyForm
 from app.db.base import Base
 from app.services.datasets.erase import erase_upload
 from app.services.datasets.show import list_uploads, show_dataset
+from app.services.datasets.upload import _Upload
 from app.services.installation import Installation
 from app.services.keys import put_grant
 from app.services.pagination import PageRequest
@@ -260,6 +262,24 @@ def test_equal_bodies_at_the_same_time_are_stored_once(
         return ingest_rows(*arguments, **options)
 
     monkeypatch.setattr(ingest, "ingest_rows", behind_another)
+    with pytest.raises(UploadRepeated):
+        people.upload(installation, dataset, body)
+    assert _rows(installation, dataset) == [1]
+
+
+def test_equal_bodies_are_compared_again_under_the_lock_of_the_dataset(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second upload begins and ends right before the transaction of the first."""
+    dataset, body = people.declared(installation)["id"], b"age,income\n1,low\n"
+    read_earlier, n_reads = _Upload._read_earlier, count(1)
+
+    def with_another(upload: _Upload) -> None:
+        read_earlier(upload)
+        if next(n_reads) == 2:
+            people.upload(installation, dataset, body)
+
+    monkeypatch.setattr(_Upload, "_read_earlier", with_another)
     with pytest.raises(UploadRepeated):
         people.upload(installation, dataset, body)
     assert _rows(installation, dataset) == [1]
