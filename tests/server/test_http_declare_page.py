@@ -111,6 +111,25 @@ def test_a_declaration_that_the_form_reads_keeps_its_population(
         assert _problem(review.text, "population")
 
 
+def test_a_declaration_that_the_form_reads_keeps_its_texts_for_empty_cells(
+    server: Server,
+) -> None:
+    browser = signed_in(server, server.admin)
+    body = declaration()
+    body["schema"]["missing_values"] = ["NA", "not known"]
+    columns = browser.post(
+        PATH, data={"go": "read", "dictionary": json.dumps(body), "once": "m" * 22}
+    )
+    budget = browser.post(PATH, data={**form_fields(columns.text), "go": "budget"})
+    review = browser.post(PATH, data={**form_fields(budget.text), "go": "review"})
+    assert "Empty cells also written NA not known" in text_of(review)
+    declared = browser.post(PATH, data={**hidden(review.text), "go": "declare"})
+    assert declared.status_code == 303
+    path = declared.headers["Location"].removeprefix("/ui")
+    schema = server.admin.http.get(path).json()["schema"]
+    assert schema["missing_values"] == ["NA", "not known"]
+
+
 @on_one_idle_server
 def test_what_the_form_has_no_field_for_is_named(idle_server: Server) -> None:
     sizes = [{"cell": cell, "rows": 10} for cell in ("a", "OTHER")]

@@ -10,7 +10,7 @@ _LABELS = {"columns": "Columns", "budget": "Budget", "review": "Review"}
 _NEXT = {"columns": "budget", "budget": "review", "review": "review"}
 _NOT_CARRIED = {"go", "step", "live", "dictionary"}
 _FIELDS_OF_STEP = {
-    "columns": {"name", "f", "n_f", "l", "n_l"},
+    "columns": {"name", "missing_values", "f", "n_f", "l", "n_l"},
     "budget": {
         "fails",
         "mostly",

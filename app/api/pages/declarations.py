@@ -79,6 +79,7 @@ _SIMPLE = {
     "/name": "name",
     "/schema/features": "columns",
     "/schema/labels": "labels",
+    "/schema/missing_values": "missing_values",
     "/budget/epsilon": "epsilon",
     "/budget/delta": "delta",
     "/budget": "delta",
@@ -297,6 +298,7 @@ def declaration(form: Form, *, step: str) -> JsonObject:
         "schema": {
             "features": list(map(_feature, rows(form, "f"))),
             "labels": list(map(_label, rows(form, "l"))),
+            "missing_values": _lines(form.get("missing_values", "")) or None,
         },
         "budget": budget,
     }
@@ -332,6 +334,7 @@ def filled(drafted: JsonMapping) -> dict[str, str]:
     schema = drafted["schema"]
     form = {
         "name": drafted.get("name") or "",
+        "missing_values": "\n".join(map(str, schema.get("missing_values") or ())),
         "public_size": str(drafted.get("public_size") or ""),
         "protects": str(drafted.get("protects") or "row"),
         "population": str(drafted.get("population") or ""),
