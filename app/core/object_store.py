@@ -85,8 +85,16 @@ class ObjectStore:
         InstallationError: the address is not usable.
     """
 
-    def __init__(self, address: str, cache: Path, *, n_attempts: int = 4) -> None:
+    def __init__(
+        self,
+        address: str,
+        cache: Path,
+        *,
+        n_attempts: int = 4,
+        max_cached_bytes: int = limits.MAX_CACHED_OBJECT_BYTES,
+    ) -> None:
         self._cache = cache
+        self._max_cached_bytes = max_cached_bytes
         try:
             self._remote = _remote(address, n_attempts)
         except (BaseError, OSError, ValueError, TypeError):
@@ -196,7 +204,7 @@ class ObjectStore:
             for folder in self._cache.iterdir()
             if folder.is_dir()
         }
-        excess = sum(sizes.values()) - limits.MAX_CACHED_OBJECT_BYTES
+        excess = sum(sizes.values()) - self._max_cached_bytes
         for folder in self._unused():
             if excess > 0:
                 excess -= sizes.get(folder, 0)

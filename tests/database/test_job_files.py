@@ -48,6 +48,12 @@ def is_charged(scene: Scene, job_id: str) -> bool:
 
 
 @pytest.fixture
+def _quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two attempts more at a store that cannot be reached, at once."""
+    monkeypatch.setattr(run_job, "STORE_RETRY_S", (0.01, 0.01))
+
+
+@pytest.fixture
 def beats(monkeypatch: pytest.MonkeyPatch) -> threading.Semaphore:
     """Released by every heartbeat."""
     released, heartbeat = threading.Semaphore(0), lease.heartbeat
@@ -112,6 +118,7 @@ def test_storing_the_output_keeps_the_lease_alive_and_the_progress(
     assert trees == [2]
 
 
+@pytest.mark.usefixtures("_quick_retries")
 def test_an_outage_while_the_output_is_stored_loses_no_output(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -127,7 +134,6 @@ def test_an_outage_while_the_output_is_stored_loses_no_output(
         return put(artifacts, data)
 
     monkeypatch.setattr(ArtifactStore, "put", put_later)
-    monkeypatch.setattr(run_job, "STORE_RETRY_S", (0.01, 0.01))
     run_here(scene.installation, claimed(scene.installation), perform_here)
     assert scene.end(job_id) == (JobState.SUCCEEDED, None, ["reserve", "charge"])
 
@@ -212,6 +218,7 @@ def test_a_job_that_is_cancelled_during_a_copy_frees_its_worker(
 
 
 @pytest.mark.parametrize("interval_s", [0, 1])
+@pytest.mark.usefixtures("_quick_retries")
 def test_an_outage_right_after_the_charge_costs_nothing(
     scene: Scene, interval_s: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -228,7 +235,6 @@ def test_an_outage_right_after_the_charge_costs_nothing(
         return local(files, name)
 
     monkeypatch.setattr(store, "local", away)
-    monkeypatch.setattr(run_job, "STORE_RETRY_S", (0.01, 0.01))
     run_here(
         brief(scene, release_interval_s=interval_s),
         claimed(scene.installation),
@@ -238,6 +244,7 @@ def test_an_outage_right_after_the_charge_costs_nothing(
     assert next(outages, None) is None
 
 
+@pytest.mark.usefixtures("_quick_retries")
 def test_rows_that_cannot_be_copied_after_the_charge_fail_the_job_when_its_child_ends(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -260,7 +267,6 @@ def test_rows_that_cannot_be_copied_after_the_charge_fail_the_job_when_its_child
         raise run_job.JobFailed
 
     monkeypatch.setattr(store, "local", fails)
-    monkeypatch.setattr(run_job, "STORE_RETRY_S", (0.01, 0.01))
     run_here(brief(scene, release_interval_s=1), claimed(scene.installation), run)
     assert scene.end(job_id) == (
         JobState.FAILED,

@@ -39,8 +39,10 @@ async def to_the_end(began: list[str], n_requests: int) -> None:
 class Server:
     """The requests of a server in the order in which they began."""
 
-    def __init__(self, *, has_task: bool = True) -> None:
-        self.rounds = Rounds()
+    def __init__(
+        self, *, has_task: bool = True, round_s: float = limits.ROUND_S
+    ) -> None:
+        self.rounds = Rounds(round_s)
         self.began: list[str] = []
         self._has_task = has_task
 
@@ -69,10 +71,9 @@ def test_a_request_alone_begins_where_it_arrives() -> None:
 )
 @pytest.mark.parametrize("has_task", [True, False])
 def test_a_request_waits_for_few_of_many_others(
-    others: str | None, has_task: bool, monkeypatch: pytest.MonkeyPatch
+    others: str | None, has_task: bool
 ) -> None:
-    server = Server(has_task=has_task)
-    monkeypatch.setattr(limits, "ROUND_S", 0)
+    server = Server(has_task=has_task, round_s=0)
 
     async def scene() -> None:
         for number in range(50):
@@ -87,12 +88,9 @@ def test_a_request_waits_for_few_of_many_others(
     ]
 
 
-def test_a_round_begins_one_task_and_for_a_while_what_has_none(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(limits, "ROUND_S", 60)
+def test_a_round_begins_one_task_and_for_a_while_what_has_none() -> None:
     for has_task in (True, False):
-        server = Server(has_task=has_task)
+        server = Server(has_task=has_task, round_s=60)
 
         async def scene(
             server: Server = server, expected: int = 2 if has_task else 10
@@ -105,14 +103,11 @@ def test_a_round_begins_one_task_and_for_a_while_what_has_none(
         in_a_loop(scene)
 
 
-def test_while_connections_are_accepted_keys_begin_and_few_others(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_while_connections_are_accepted_keys_begin_and_few_others() -> None:
     """A key may be among the connections behind, of which a round of the loop accepts
     one.
     """
-    monkeypatch.setattr(limits, "ROUND_S", 0)
-    server, n_rounds = Server(), 2 * limits.MAX_ROUNDS_OF_CONNECTIONS
+    server, n_rounds = Server(round_s=0), 2 * limits.MAX_ROUNDS_OF_CONNECTIONS
 
     async def scene() -> None:
         for number in range(n_rounds):

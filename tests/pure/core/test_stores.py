@@ -38,8 +38,8 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     )
 
 
-def objects(folder: Path, *, machine: str = "one") -> ObjectStore:
-    return ObjectStore(f"file://{folder / 'bucket'}", folder / machine)
+def objects(folder: Path, *, machine: str = "one", **options: int) -> ObjectStore:
+    return ObjectStore(f"file://{folder / 'bucket'}", folder / machine, **options)
 
 
 def write(store: Store, name: str, content: bytes, *, existing: str = "refuse") -> None:
@@ -164,18 +164,16 @@ def test_copies_of_replaced_and_deleted_objects_go_an_hour_after_their_use(
     }
 
 
-def test_the_copies_that_were_not_used_for_longest_make_room(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_copies_that_were_not_used_for_longest_make_room(tmp_path: Path) -> None:
     store, copies = objects(tmp_path), dict[str, Path]()
     for age, name in enumerate(("newest", "older", "oldest")):
         write(store, name, bytes(1000))
         copies[name] = store.local(name)
         at = time.time() - limits.CACHED_OBJECT_STAYS_S - 1 - age
         os.utime(copies[name].parent, (at, at))
-    monkeypatch.setattr(limits, "MAX_CACHED_OBJECT_BYTES", 3_100)
-    write(store, "another", bytes(1000))
-    store.local("another")
+    full = objects(tmp_path, max_cached_bytes=3_100)
+    write(full, "another", bytes(1000))
+    full.local("another")
     assert {name for name, copy in copies.items() if copy.exists()} == {
         "newest",
         "older",
@@ -188,16 +186,15 @@ def test_a_copy_that_another_process_removes_is_made_again(
     """The cache is over its limit, and another process makes room between the look at a
     copy and its use.
     """
-    store, exists = objects(tmp_path), Path.exists
+    store, exists = objects(tmp_path, max_cached_bytes=0), Path.exists
     write(store, "a", b"content")
     copy = store.local("a")
     long_ago = time.time() - limits.CACHED_OBJECT_STAYS_S - 1
     os.utime(copy.parent, (long_ago, long_ago))
-    monkeypatch.setattr(limits, "MAX_CACHED_OBJECT_BYTES", 0)
 
     def exists_until_then(path: Path, **named: bool) -> bool:
         is_there = exists(path, **named)
-        objects(tmp_path)._make_room()
+        objects(tmp_path, max_cached_bytes=0)._make_room()
         return is_there
 
     with monkeypatch.context() as patched:
@@ -209,13 +206,12 @@ def test_a_copy_that_another_process_removes_is_made_again(
 def test_a_copy_stays_while_it_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store, get = objects(tmp_path), obstore.get
+    store, get = objects(tmp_path, max_cached_bytes=0), obstore.get
     write(store, "a", bytes(LARGE))
-    monkeypatch.setattr(limits, "MAX_CACHED_OBJECT_BYTES", 0)
 
     def slow(*arguments: Any, **named: Any) -> Any:
         answer = get(*arguments, **named)
-        objects(tmp_path)._make_room()
+        objects(tmp_path, max_cached_bytes=0)._make_room()
         for folder in (tmp_path / "one").iterdir():
             age = folder.stat().st_mtime - limits.CACHED_OBJECT_STAYS_S + 1
             # each piece takes almost as long as an unused copy stays
