@@ -91,7 +91,7 @@ class ChangedMeanwhile(GrovekeeperError):
 
     sentence = (
         "it was changed since your ETag, or exists against your If-None-Match; read it again, and send the change with "
-        "its present ETag"
+        "its present ETag; in the dashboard, look at what it is now, and send the form again"
     )
 
 

@@ -299,6 +299,27 @@ def test_pages_work_without_the_script(browser: Browser, idle_server: Server) ->
 
 
 @pytest.mark.parametrize("idle_server", ["sqlite"], indirect=True)
+def test_an_upload_of_a_session_that_has_ended_is_said_to_have_no_effect(
+    browser: Browser, idle_server: Server
+) -> None:
+    path = f"/ui/datasets/{idle_server.declared()['id']}/rows"
+    rows = FilePayload(
+        name="rows.csv", mimeType="text/csv", buffer=csv_rows(20).encode()
+    )
+    with browser.new_context() as context:
+        page = _page(context, idle_server, [])
+        page.goto(f"{idle_server.url}{path}")
+        context.clear_cookies()
+        page.set_input_files("#file", rows)
+        page.get_by_role("button", name="Upload", exact=True).click()
+        expect(page.get_by_role("alert")).to_contain_text("had no effect")
+        page.get_by_label("Key").fill(idle_server.admin.key)
+        page.get_by_role("button", name="Sign in").click()
+        expect(page.locator("#file")).to_be_visible()
+        assert page.url == f"{idle_server.url}{path}"
+
+
+@pytest.mark.parametrize("idle_server", ["sqlite"], indirect=True)
 def test_the_theme_stays_as_it_was_switched(
     browser: Browser, idle_server: Server
 ) -> None:

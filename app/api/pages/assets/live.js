@@ -128,7 +128,9 @@ function upload(form) {
     request.onerror = () => end("The upload did not arrive. Nothing was stored; try again.");
     request.onload = () => {
       end("");
-      if (new URL(request.responseURL).pathname !== location.pathname) location.reload();
+      const here = location.pathname;
+      // the sign-in page, which says that nothing was stored
+      if (new URL(request.responseURL).pathname !== here) location.assign(`${request.responseURL}&next=${here}`);
       else showParts(new DOMParser().parseFromString(request.responseText, "text/html"));
     };
     request.open("POST", location.pathname);
