@@ -5,6 +5,7 @@ The places of its units are free again unless a job may have read the upload.
 """
 
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 from unittest.mock import patch
@@ -14,6 +15,7 @@ import pytest
 from app.core.errors import DatasetDeleted, NotFound, RoleMissing
 from app.datasets import catalog, erasure, private_rows, row_files
 from app.datasets.private_rows import Selection
+from app.jobs import queue
 from app.ledger import control, tables
 from app.ledger.tables import EntryKind
 from app.services.datasets.erase import (
@@ -199,6 +201,29 @@ def test_the_places_stay_taken_where_the_clock_was_ahead_at_the_upload(
         catalog.epoch(session, dataset, upload).uploaded_at += timedelta(hours=1)
     Scene(installation, dataset).charge_external(key="mean")
     assert erase_upload(installation, OWNER, dataset, upload=upload).places == "taken"
+
+
+def test_a_job_waits_until_it_is_decided_whether_places_are_free(
+    postgresql_scene: Scene,
+) -> None:
+    installation = postgresql_scene.installation
+    dataset = people.declared(installation, privacy_unit=people.per_patient(3))["id"]
+    upload = people.upload(installation, dataset, ANN_AND_BEN)["epoch"]
+    scene, reads_upload = Scene(installation, dataset), queue.reads_upload
+    with ThreadPoolExecutor(1) as pool:
+        jobs = list[Future[str]]()
+
+        def with_a_job(*arguments: Any) -> bool:
+            is_read = reads_upload(*arguments)
+            jobs.append(pool.submit(scene.submit_job, key="job"))
+            with pytest.raises(TimeoutError):
+                jobs[0].result(1)
+            return is_read
+
+        with patch.object(queue, "reads_upload", with_a_job):
+            answer = erase_upload(installation, OWNER, dataset, upload=upload)
+        assert scene.job(jobs[0].result(60)).state == "queued"
+    assert answer.places == "free"
 
 
 def test_the_places_are_free_once_the_only_job_was_cancelled_before_its_charge(
