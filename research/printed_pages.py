@@ -16,7 +16,6 @@ from research.printed_tables import (
     OTHER_LABELS,
     TABLES,
     Cell,
-    Table,
     notes,
     rows,
     sources,
@@ -68,8 +67,11 @@ _TOO_FEW = "Not explained; too few runs to tell the difference from chance."
 RULE = (
     "Of the runs tried otherwise on a dataset, one at most explains a difference: that which brings its method nearest "
     "to the printed numbers on average, over the datasets that the runs share, as a paper has one rule for all "
-    "datasets.\n"
+    "datasets. A rule that is nearer by less than a tenth of a point is level and explains nothing.\n"
 )
+LEAST_GAIN = 0.1
+"""Points by which a rule is nearer on average that explains a difference."""
+
 _FEW_FOLDS = (
     ". Ten folds are one cross-validation and have no interval: “too few runs” stands where their difference is below "
     "t · s · √1.1, with the standard deviation s of a fold and the 97.5 % quantile t of Student's law. The interval of "
@@ -138,7 +140,9 @@ def reading(name: str) -> str:
         n_printed=f"{n_splits} random splits"
         if n_splits
         else f"{N_REPEATS} cross-validations",
-        width="" if n_splits else _FEW_FOLDS,
+        width="; folds of cross-validations stand for the paper's random splits"
+        if n_splits
+        else _FEW_FOLDS,
     )
 
 
@@ -155,7 +159,7 @@ def section(name: str, accuracies: Accuracies) -> str:
     lines = [
         head,
         *_distances(measured, accuracies),
-        *_literal(table, measured),
+        *_ceilings(measured),
         *differences(name, accuracies, is_open=False),
         *_other_labels(measured, accuracies),
     ]
@@ -223,7 +227,7 @@ def _nearest_check(cell: Cell, accuracies: Accuracies) -> dict[str, Task]:
     nearer = [
         title
         for title, gain in _gains(of_method, accuracies).items()
-        if gain < 0 and title in cell.checks
+        if gain <= -LEAST_GAIN and title in cell.checks
     ]
     shared = [other for other in of_method if other.checks.keys() >= set(nearer)]
     gains = _gains(shared, accuracies)
@@ -271,11 +275,9 @@ def _compared(cell: Cell, accuracies: Accuracies) -> Sequence[float]:
     return _runs(cell.plain, accuracies) or _runs(cell.private, accuracies)
 
 
-def _literal(table: Table, measured: Sequence[Cell]) -> Iterator[str]:
-    """Where printed rules claim no privacy, and how accurate they can be at most."""
-    for slug in table.unclaimed:
-        yield f"The numbers of `{slug}` have B3 → ∞, where no privacy is claimed.\n"
-    if table.name != PREPRINT:
+def _ceilings(measured: Sequence[Cell]) -> Iterator[str]:
+    """How accurate labels that are drawn at a claim can be at most."""
+    if not measured or measured[0].table != PREPRINT:
         return
     yield (
         "Labels of one tree drawn by the printed rule are right at most so often in the mean, on any rows; at B3 = 20 "

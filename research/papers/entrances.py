@@ -215,7 +215,7 @@ PAPERS = (
         ("bms-3",),
         _of_song,
         song_page.NAMES,
-        printed_tables.STOP,
+        printed_tables.OF_SONG,
     ),
 )
 
@@ -319,7 +319,7 @@ def _beside(entrance: Entrance, accuracies: Accuracies) -> Iterator[str]:
 
 def _unexplained(entrance: Entrance, accuracies: Accuracies) -> Iterator[str]:
     yield "## Not explained\n"
-    yield "Differences above two points that no run accounts for, and no property of the rule.\n"
+    yield "Differences above two points that no run brings below two and inside the interval of chance.\n"
     if any(cell.checks for cell in _cells(entrance, accuracies)):
         yield printed_pages.RULE
     for name in entrance.tables:

@@ -36,9 +36,9 @@ RULE = """\
 The papers' sentences stand beside what our runs show. What follows "Here" is computed, from runs or from printed
 numbers as it says. A difference decides if a t-test on pairs of runs rejects zero at 0.05; ± is one standard error
 there, and the standard deviation in files, which have the number of runs in brackets. A sentence on several differences
-holds if all of them decide for it, and does not hold if one decides against it at 0.05 over their number; where their
-mean follows, the mean decides. Where cases are counted ("above in 7 of 21") and the sentence does not say "always",
-more than half must decide for it, or half against it."""
+holds if all of them decide for it, and does not hold if one decides against it at 0.05 over their number; where the
+sentence states their mean as well, that mean decides. Where cases are counted ("above in 7 of 21") and the sentence
+says neither "always" nor "in some cases", more than half must decide for it, or half against it."""
 """How pages judge sentences of the papers."""
 
 LEVEL = 0.05

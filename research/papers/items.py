@@ -1,4 +1,4 @@
-"""Lists every numbered item of the papers: run, checked, or not reproduced and why."""
+"""Lists the numbered items of the papers but for definitions and equations: run, checked, or not reproduced and why."""
 
 from __future__ import annotations
 
@@ -83,7 +83,10 @@ def lines(papers: Sequence[str]) -> Iterator[str]:
     )
     n_items = sum(item.paper in papers for item in items())
     editions = " An item without its edition is that of both." * (len(papers) > 1)
-    yield f"Of {n_items} numbered items, {'; '.join(of_state)}.{editions}\n"
+    yield (
+        f"Of {n_items} numbered items, {'; '.join(of_state)}. Definitions and equations are not counted: they belong "
+        f"to the items that use them.{editions}\n"
+    )
     by_result: dict[tuple[str, str], list[Item]] = defaultdict(list)
     for item in items():
         if item.paper in papers and item.status != NOT_REPRODUCED:

@@ -30,7 +30,7 @@ MARGIN, EXPONENT, LIGHT_SHARE = 0.1, 1.0, 0.1
 
 _BOUNDS = (
     "dataset", "h", "e", "mean weight", "bound of the mean weight", "k", "1 − μ, vote", "bound, vote", "worst, vote",
-    "1 − μ, averaging", "bound, averaging", "worst, averaging", "2 × trees",
+    "1 − μ, averaging", "bound, averaging", "worst, averaging", "2 × trees, for votes",
 )  # fmt: skip
 _PRIVATE = (
     "dataset", "h", "k* at nη = 1000", "bound of failure", "nη for a failure of 1 %", "k* there",

@@ -330,7 +330,7 @@ def _table_1(grid: Grid) -> Iterator[str]:
             if beside.printed.method[:-4] == methods
         ]
         by_paper, by_service = (sum(of[place] for of in inside) for place in (0, 1))
-        of_all = f"of {len(inside)} differences of {methods}RFMV and {methods}RFTA are inside the interval"
+        of_all = f"of {len(inside)} differences of {methods}RFMV and {methods}RFTA are inside the printed interval"
         yield f"* {by_paper} {of_all} with the paper's θ, {by_service} with the service's."
     yield ""
 
@@ -541,7 +541,7 @@ The noise of these runs is a floating-point number, and bounds of columns are th
 present: neither is private. The service runs neither. Each attribute of more than one value is a column, and in adult
 each value of a category. The paper takes the smallest and the largest possible value as public and does not say which
 they are; with those that our schemas declare, errors without privacy are farther from the printed ones
-([table 1](#table-1)).
+in the mean, but not on CVR, whose columns have no bounds ([table 1](#table-1)).
 
 ![Figure 1](plots/bojarski-figure-1.svg)
 
@@ -570,14 +570,14 @@ than both others:
 """
 
 _ABOUT_TABLE_1 = """\
-[Printed errors beside ours](bojarski-table-1.csv) at the printed k and h, private ones at nε = 1,000. Inside is a
-difference of at most √2 times the printed half width, the 95 % interval of a difference of two such errors. The
-service's θ reads the same noisy counts.
+[Printed errors beside ours](bojarski-table-1.csv) at the printed k and h, private ones at nε = 1,000. Inside the
+printed interval is a difference of at most √2 times the printed half width, the 95 % interval of a difference of two
+such errors. The service's θ reads the same noisy counts.
 """
 
 _ABOUT_EPSILON = """The formula of ε has been lost from our text; 1000/n is recalled. Root of the mean squared
 difference, in percentage points, between the printed private errors of table 1 and ours at the same k and h, and the
-number of differences inside the interval of the section above:
+number of differences inside the printed interval:
 """
 
 _ABOUT_LOGARITHMIC = """\

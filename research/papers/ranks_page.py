@@ -22,11 +22,11 @@ FEWEST_FOLDS = 6
 _TESTS = """\
 ## {title}
 
-A paper's marks and ours mean significant at 0.05. The papers test on 50 or 100 folds, ours on the folds that both
-methods have; fewer folds find fewer differences. The folds of several cross-validations share rows, which the tests of
-the papers and ours ignore, so chance gives more marks than the level says. Where a sentence states p, Wilcoxon's
-signed-rank test over datasets decides, two-sided at 0.05. "On par" means: not significantly less accurate, which few
-datasets make likely.
+A paper's marks and ours mean significant at 0.05. The papers print means of 50 splits or 100 folds and do not say on
+what they test; our tests have the folds of both methods, and fewer folds find fewer differences. The folds of several
+cross-validations share rows, which our tests ignore, so chance gives more marks than the level says. Where a sentence
+states p, Wilcoxon's signed-rank test over datasets decides, two-sided at 0.05. "On par" means: not significantly less
+accurate, which few datasets make likely.
 """
 _RANKS = """\
 [Average ranks](ranks.csv), printed and computed from the printed accuracies of all datasets, of those that are here,
@@ -515,7 +515,12 @@ def _rank_sum(accuracies: Accuracies) -> tuple[str, str]:
             max(PRIVATE_ENSEMBLES, key=lambda method: cells[dataset, method].printed),
             min(map(len, runs.values())),
         )
-        ours = max(runs, key=lambda method: float(np.mean(runs[method])))
+        means = {
+            method: float(np.mean(of_method)) for method, of_method in runs.items()
+        }
+        ours = ", ".join(
+            method for method, mean in means.items() if mean == max(means.values())
+        )
         equal += printed.get(dataset, "") == star(runs)
         rows.append(
             (

@@ -271,6 +271,28 @@ def test_a_vote_errs_at_most_twice_as_often_as_its_trees(
         assert error <= 2 * (1 - forest.mean())
 
 
+def test_averaging_errs_more_than_twice_as_often_as_its_trees() -> None:
+    """Ten rows of each class beside 2,000 fillers: twenty trees are slightly wrong, and
+    one outweighs them.
+    """
+    labels = np.array([1] * 10 + [0] * 10 + [1] * 1_000 + [0] * 1_000)
+    # fillers have a pure leaf for each class; the twenty rows are in the other two
+    leaves = np.tile(np.repeat([1, 1, 2, 3], [10, 10, 1_000, 1_000]), (21, 1))
+    for tree in range(20):
+        first = (tree // 2 + np.arange(10)) % 10
+        leaves[tree, first[:6]] = leaves[tree, 10 + first[:4]] = 0
+    leaves[20] = np.repeat([0, 1, 1, 0], [10, 10, 1_000, 1_000])
+
+    same, total = theory.same_label_counts(leaves, labels)
+    weights = (same / total).mean(axis=0)
+    is_wrong = weights < 0.5
+    tree_error = 1 - theory.is_right(leaves, labels).mean()
+
+    assert is_wrong.sum() == 20
+    assert is_wrong.mean() / tree_error == pytest.approx(2.33, abs=0.005)
+    assert is_wrong.mean() <= 4 * tree_error * (1 - tree_error)
+
+
 def test_5_5_holds_exactly_in_the_mean_and_on_wdbc(
     pool: tuple[NDArray[np.int32], Labels],
 ) -> None:
