@@ -37,7 +37,7 @@ CONTROLS = "controls where text in Windows-1252 has letters and signs"
 OTHER_ENCODING = "bytes that the stated encoding does not have"
 NO_TEXT = "the file is empty"
 NUL = "a NUL byte: the file is no text, or an export of fixed width; export the table as CSV in UTF-8"
-NUL_CELL = "a NUL in a text, which no declared value has; remove it"
+NUL_CELL = "a NUL in the cell, which no declared value has; remove it"
 OPEN_QUOTE = "a quoted name has no end, or text after its quote"
 STRAY_QUOTE = (
     r'text after the quote that ends a cell, such as "a \"b\" c"; '
@@ -393,6 +393,8 @@ def of_no_numbers(cells: Iterable[str]) -> str | None:
 
 
 def _why_no_number(cell: str) -> str | None:
+    if "\0" in cell:
+        return NUL_CELL
     text = cell.strip()
     if text.casefold() in MARKS:
         return MARK

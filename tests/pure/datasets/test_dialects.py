@@ -183,7 +183,7 @@ def test_an_empty_cell_is_no_advice_where_it_would_be_refused(tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     ("cells", "cause"),
-    [(["NA\0", "NA"], "a NUL in a text"), ([None, "NA"], "(missing)")],
+    [(["NA\0", "NA"], "a NUL in the cell"), ([None, "NA"], "(missing)")],
 )
 def test_a_table_is_refused_for_no_cause_that_text_alone_has(
     tmp_path: Path, cells: list[str | None], cause: str

@@ -340,6 +340,10 @@ def test_other_texts_are_no_number_with_a_unit(cell: str) -> None:
     assert suspicions.of_no_numbers([cell]) is None
 
 
+def test_a_nul_beside_a_number_is_no_sign_of_a_currency() -> None:
+    assert suspicions.of_no_numbers(["2\0"]) == suspicions.NUL_CELL
+
+
 def test_single_quotes_around_a_value_are_named() -> None:
     assert "single quotes" in str(suspicions.of_undeclared(["'North'"], ["North"]))
     assert suspicions.of_undeclared(["'"], ["North"]) is None
