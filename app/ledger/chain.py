@@ -89,7 +89,7 @@ def extend(
         at=max(stamps.to_text(transaction_time(session)), row.last_at, not_before),
         previous_hash=row.last_hash,
         places=accountants.by_name(row.accountant).PLACES,
-        details=details or None,
+        details=details,
     ).sealed()
     # Acts of administration have no balance.
     after = None
@@ -103,7 +103,7 @@ def extend(
     stated = NewEntry(
         EntryKind.STATE, 0, actor=new_entry.actor, details={"state": after.to_json()}
     )
-    return [(row.id, entry), *extend(session, row, stated, not_before=entry.at)]
+    return [(row.id, entry), *extend(session, row, stated)]
 
 
 def write(session: Session, entries: Sequence[tuple[str, Entry]]) -> None:

@@ -18,7 +18,7 @@ from app.core import json_text, limits, stamps
 from app.core.errors import BudgetExceeded, NotFound, ReservationSettled
 from app.ledger import chain, statements, tables
 from app.ledger import reservations as ledger
-from app.ledger.tables import FIRST_PREVIOUS_HASH, Entry
+from app.ledger.tables import FIRST_PREVIOUS_HASH, Entry, EntryKind
 from app.services.installation import Installation
 from app.services.ledger import history
 from app.services.ledger.history import Search
@@ -193,6 +193,41 @@ def test_voided_and_expired_amounts_fit_again_and_charged_amounts_do_not(
         _settle(installation, end, _reserve(installation, f"jb_{number}", CAP))
     with pytest.raises(BudgetExceeded):
         _reserve(installation, "jb_last", 1)
+
+
+def test_a_reservation_that_states_nothing_has_no_details(
+    installation: Installation,
+) -> None:
+    """Nothing has one form in the chain, and so one hash."""
+    new_reservation = ledger.NewReservation(
+        account_id=ACCOUNT,
+        amount=1,
+        scope=WHOLE,
+        event=EVENT,
+        job_id="jb_1",
+        details={},
+    )
+    with installation.database.write() as session:
+        reserving.reserve(session, [new_reservation], actor="key_analyst")
+    with installation.database.read() as session:
+        *_, reserved = tables.entries(session, ACCOUNT, after=0, limit=9)
+    assert (reserved.kind, reserved.details) == ("reserve", None)
+
+
+def test_every_1024th_entry_of_an_account_states_the_state(
+    installation: Installation,
+) -> None:
+    cap = chain.NewEntry(EntryKind.CAP, CAP, actor="key_owner")
+    with installation.database.write() as session:
+        row = tables.locked_account(session, ACCOUNT)
+        entries = [
+            entry for _ in range(2_046) for entry in chain.extend(session, row, cap)
+        ]
+        chain.write(session, entries)
+    of_states = [
+        entry.sequence for _, entry in entries if entry.kind is EntryKind.STATE
+    ]
+    assert of_states == [1_024, 2_048]
 
 
 @pytest.mark.parametrize("amount", [0, -1])
