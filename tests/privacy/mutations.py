@@ -17,6 +17,7 @@ copies share their original.
 import ast
 import builtins
 import copy
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -327,9 +328,7 @@ def _scopes(tree: ast.Module) -> Iterator[tuple[str, ast.stmt]]:
                     yield f"{statement.name}.{member.name}", member
         elif isinstance(statement, _Function):
             yield statement.name, statement
-        elif isinstance(statement, ast.Assign) and "TypeVar(" in ast.unparse(
-            statement.value
-        ):
+        elif _is_type(statement):
             continue  # which only the type checker reads
         elif isinstance(statement, ast.Assign) and isinstance(
             statement.targets[0], ast.Name
@@ -341,6 +340,18 @@ def _scopes(tree: ast.Module) -> Iterator[tuple[str, ast.stmt]]:
             and statement.value
         ):
             yield statement.target.id, statement
+
+
+def _is_type(statement: ast.stmt) -> bool:
+    """Whether a statement names a type that nothing asks for when the program runs."""
+    if isinstance(statement, ast.Assign):
+        return "TypeVar(" in ast.unparse(statement.value)
+    if not isinstance(statement, ast.AnnAssign):
+        return False
+    asked = rf"isinstance\([^()]*, {ast.unparse(statement.target)}\)"
+    return ast.unparse(statement.annotation) == "TypeAlias" and not any(
+        re.search(asked, path.read_text()) for path in _sources()
+    )
 
 
 def _changed(owner: ast.stmt, tree: ast.Module, *, is_whole: bool) -> list[ast.AST]:

@@ -254,6 +254,11 @@ SAME = {
     "conditions beside each other": ("def f(a, b): return or_(a, b)", ["or_(a)"]),
     "a session": ("def f(session, a): return g(session, a)", ["g(session)"]),
     "a type": ("T = TypeVar('T', int, float)\ndef f(a): return g(T)", []),
+    "a name of a type": ("T: TypeAlias = int | str\ndef f(a: T): return g(a)", []),
+    "a type that is asked for": (
+        "T: TypeAlias = int | str\ndef f(a): return isinstance(a, T)",
+        ["int", "str"],
+    ),
     "equal arguments": ("def f(a): return g(a, a)", ["g(a)"]),
     "the only answer": ("def f(a): return g([a]).get(a)", []),
     "the only member": ("def f(q): return q.in_(bindparam('ids'))", []),
