@@ -133,11 +133,9 @@ def test_sequential_parts_add_and_parallel_parts_count_at_their_largest(
         unit.loss(Sequential((Part(3, leaf), Part(1, small))), adjacency=AR)
         == 3 * one + other
     )
-    assert (
-        unit.loss(Parallel("trees", (Part(3, leaf), Part(9, small))), adjacency=AR)
-        == one
-        > other
-    )
+    parts = Part(3, leaf), Part(9, small)
+    for several in (parts, parts[::-1]):
+        assert unit.loss(Parallel("trees", several), adjacency=AR) == one > other
 
 
 @every_accountant
@@ -191,7 +189,13 @@ def test_native_label_price_is_not_raised(unit: Accountant) -> None:
 @every_accountant
 @pytest.mark.parametrize(
     ("stated", "of_account"),
-    [(LABEL, AR), (Adjacency.REPLACE_ONE, AR), (AR, Adjacency.REPLACE_ONE)],
+    [
+        (LABEL, AR),
+        (Adjacency.REPLACE_ONE, AR),
+        (AR, Adjacency.REPLACE_ONE),
+        (Adjacency.REPLACE_ONE, LABEL),
+        (LABEL, Adjacency.REPLACE_ONE),
+    ],
 )
 def test_other_pairs_of_adjacencies_have_no_bound(
     unit: Accountant, stated: Adjacency, of_account: Adjacency
