@@ -269,22 +269,20 @@ _STOP = (
     "split a node of more than k estimation points, as line 3 of Algorithm 1 of Bai et al. says; their published code "
     "does where both sides have one, and their section 3.2 contradicts it, with k in every leaf."
 )
-_BY_VALUES = (
-    "Every value of a category is a column of 0 and 1 here, as are “other” and “missing”, which are 0 in every row of "
-    "a table without such cells and count in √D; MRF draws such a column first, where the papers and the code draw a "
-    "feature."
-)
 OF_BAI = (
     f"The paper: 10 times 10-fold cross-validation, 100 trees, smallest leaf 5. MRF, Breiman+SE and Breiman+M {_STOP} "
     "Denil14, BRF and CompRF leave k estimation points on both sides, the others have leaves of five rows. The paper "
     "says that it does no preprocessing but for missing values, and not how categories become numbers. "
-    f"{_BY_VALUES} RoF and MPSVM have no columns for “other” and “missing”."
+    "Every value of a category is a column of 0 and 1 here, as are “other” and “missing”, which are 0 in every row of "
+    "a table without such cells and count in √D, but not for RoF and MPSVM. MRF draws such a column first, where the "
+    "papers and the code draw a feature."
 )
 """The protocol of the tables of Bai et al."""
 OF_SONG = (
     f"MRF and BMS-RF {_STOP} Lines 9 to 12 of Algorithm 2 of Song and Wang are a third rule, by which both children of "
     "a split are leaves unless both have more than k, and their section 2.2 contradicts them, with more than k in "
-    f"every leaf. BRF leaves k on both sides, RF has leaves of five rows. {_BY_VALUES}"
+    "every leaf. BRF leaves k on both sides, RF has leaves of five rows. Categories are columns as beside "
+    "[Bai et al.](paper-bai.md#printed-numbers-beside-ours)."
 )
 """The protocol of the table of Song and Wang."""
 _TRIED = (

@@ -344,8 +344,8 @@ class LabelledRandomTrees(PathForest):
         ),
         here=(
             "Random trees on hashed parts of the rows; labels by permute-and-flip on counts. Smooth sensitivity, a "
-            "child for every category and ranges of the values present are dropped, at a cost of 5 points at ε = 2; "
-            "which of them costs it is not measured."
+            "child for every category, ranges of the values present and one level are dropped, at a cost of 5 points "
+            "at ε = 2; which of them costs it is not measured."
         ),
         proof="docs/proofs/srt.md",
         results="docs/results/papers.md",
