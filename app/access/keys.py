@@ -308,7 +308,7 @@ def wait_for_revocation() -> None:
     time.sleep(limits.REVOCATION_S)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class CachedAuthority:
     """What one process has read. Threads may share an instance."""
 

@@ -188,9 +188,7 @@ class JobRow(Base):
 
     @property
     def parts(self) -> tuple[JobPart, ...]:
-        """The parts of the job, in the order in which the work names them; empty if the
-        job reads no private row.
-        """
+        """The parts of the job, at least one, in the order in which the work names them."""
         return tuple(JobPart(**part) for part in self.task["parts"])
 
 

@@ -59,25 +59,8 @@ HeldBy: TypeAlias = Literal[
 """Why a queued job is not started."""
 
 
-class JobOut(Answer):
-    """A job as shown to analysts and auditors: states and public numbers only.
-
-    ``charged``: the price is spent, for good. ``submitted_by``: the key that submitted
-    the job; ``purpose``: the reason that it stated. ``label``: the label that the job
-    reads, absent where the dataset declares no other. ``scope``: the cells that the job
-    reads of ``dataset``; empty: all.
-
-    ``held_by`` says why a queued job is not started: a dataset that it reads is
-    ``frozen``, or the date has come at which the rows of the dataset are erased
-    (``erasure-due``), which cancels the job; or why the last worker put the job back,
-    uncharged, which workers try again.
-
-    ``preparing``: the job runs on a machine that still loads and compiles the program,
-    and has read no row.
-
-    ``kind`` and ``reason`` of a job that a newer version accepted or ended may be
-    others than those listed.
-    """
+class _JobFacts(Answer):
+    """What a job has in a list, too."""
 
     id: str
     dataset: str
@@ -88,7 +71,6 @@ class JobOut(Answer):
     name: str | None
     purpose: str | None
     label: LabelOfJob
-    scope: JsonObject
     submitted_by: str
     state: JobState
     reason: EndReason | str | None
@@ -108,9 +90,32 @@ class JobOut(Answer):
     submitted_at: str
 
 
-class ListedJob(JobOut):
-    """A job in a list; ``submitted_by_name`` is the name of the key, if the caller may
-    know it.
+class JobOut(_JobFacts):
+    """A job as shown to analysts and auditors: states and public numbers only.
+
+    ``charged``: the price is spent, for good. ``submitted_by``: the key that submitted
+    the job; ``purpose``: the reason that it stated. ``label``: the label that the job
+    reads, absent where the dataset declares no other. ``scope``: the cells that the job
+    reads of ``dataset``; empty: all.
+
+    ``held_by`` says why a queued job is not started: a dataset that it reads is
+    ``frozen``, or the date has come at which the rows of the dataset are erased
+    (``erasure-due``), which cancels the job; or why the last worker put the job back,
+    uncharged, which workers try again.
+
+    ``preparing``: the job runs on a machine that still loads and compiles the program,
+    and has read no row.
+
+    ``kind`` and ``reason`` of a job that a newer version accepted or ended may be
+    others than those listed.
+    """
+
+    scope: JsonObject
+
+
+class ListedJob(_JobFacts):
+    """A job in a list, without its cells, of which it may name thousands;
+    ``submitted_by_name`` is the name of the key, if the caller may know it.
     """
 
     submitted_by_name: str | None

@@ -179,6 +179,12 @@ def test_a_value_is_as_old_as_the_beginning_of_its_reading(
     assert cache.get("name") is None
 
 
+def test_a_log_of_an_installation_names_nobody_whose_key_is_known() -> None:
+    known = CachedAuthority()
+    known.read("a name", lambda: (OWNER, 60.0))
+    assert OWNER.key_id not in repr(known)
+
+
 @pytest.mark.parametrize(("after_s", "is_known"), [(0.9, True), (0.999, False)])
 def test_an_entry_ends_before_a_revocation_is_answered(
     predictor: Predictor, after_s: float, is_known: bool

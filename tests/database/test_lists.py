@@ -503,7 +503,19 @@ def test_a_list_keeps_few_tasks_of_jobs_in_memory(
     assert most <= 20
 
 
-def test_a_page_of_jobs_ends_where_its_scopes_are_large(
+@on_one_database
+def test_a_list_of_jobs_does_not_grow_with_their_cells(scene: Scene) -> None:
+    """A job may name thousands of uploads: a list of jobs would be megabytes."""
+    job_id = scene.submit_job(key="k", scope={"shard": [0, 2]})
+    [listed] = show_jobs.list_jobs(scene.installation, OWNER, PageRequest()).jobs
+    assert listed.id == job_id
+    assert "scope" not in listed.model_dump()
+    shown = show_jobs.show_job(scene.installation, OWNER, job_id)
+    assert shown.scope == {"shard": [0, 2]}
+    assert shown.model_dump().keys() - listed.model_dump().keys() == {"scope"}
+
+
+def test_a_page_of_jobs_ends_where_its_jobs_are_large(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     submitted = [scene.submit_job(key=f"k{number}") for number in range(5)]

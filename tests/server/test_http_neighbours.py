@@ -22,7 +22,6 @@ from app.datasets import row_files
 from app.jobs.tables import JobRow
 from app.ledger.rules import HeldBy
 from app.services.jobs import show_jobs
-from app.wire.jobs import JobOut
 from tests.support.databases import on_one_server
 from tests.support.neighbours import (
     ALGORITHMS,
@@ -359,14 +358,14 @@ def test_a_size_that_reaches_the_answers_is_found(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The mutant: a job is shown with the size of its rows."""
-    honest = show_jobs.job_out
+    honest = show_jobs.job_facts
 
-    def with_size(row: JobRow, holds: Mapping[str, HeldBy]) -> JobOut:
+    def with_size(row: JobRow, holds: Mapping[str, HeldBy]) -> dict[str, Any]:
         folder = server.settings.home / row_files.ROWS_FOLDER / row.dataset_id
         sizes = sum(file.stat().st_size for file in folder.glob("*.parquet"))
-        return honest(row, holds).model_copy(update={"name": str(sizes)})
+        return {**honest(row, holds), "name": str(sizes)}
 
-    monkeypatch.setattr(show_jobs, "job_out", with_size)
+    monkeypatch.setattr(show_jobs, "job_facts", with_size)
     worlds = [_world(server, "pure") for _ in range(2)]
     for world, rows in zip(worlds, (HEADER + ROWS, HEADER), strict=True):
         world.upload(rows)

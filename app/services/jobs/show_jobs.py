@@ -22,6 +22,7 @@ from app.services.jobs.notices import end_locked
 from app.services.pagination import PageRequest, page_of
 from app.wire.jobs import JobList, JobOut, ListedJob
 from app.wire.ledger import ChargedJob
+from grovekeeper_common.json_types import JsonObject
 from grovekeeper_forests.releases.names import EVALUATION, MODEL, PROFILE, STATISTICS
 
 _RELEASE_IDS = {
@@ -45,7 +46,7 @@ def show_job(installation: Installation, principal: Principal, job_id: str) -> J
     with installation.database.read() as session:
         row = queue.job(session, job_id)
         grants.require(session, principal, row.dataset_id, SEE_JOB, kind="job")
-        return job_out(row, _holds(installation, session, [row]))
+        return _job_out(row, _holds(installation, session, [row]))
 
 
 def list_jobs(
@@ -103,9 +104,8 @@ def _listed(
     submitted = queue.submitters(session, job_ids)
     names = grants.names_on_datasets(session, principal, submitted.values())
     return (
-        ListedJob(
-            **dict(job_out(row, holds)),
-            submitted_by_name=names.get(submitted[row.id]),
+        ListedJob.model_validate(
+            {**job_facts(row, holds), "submitted_by_name": names.get(submitted[row.id])}
         )
         for row in queue.several(session, job_ids)
     )
@@ -148,7 +148,7 @@ def cancel_job(installation: Installation, principal: Principal, job_id: str) ->
             actor=principal.key_id,
             at=installation.database.now(session),
         )
-        return job_out(row, {})
+        return _job_out(row, {})
 
 
 def _holds(
@@ -160,9 +160,15 @@ def _holds(
     return rules.holds(session, at=installation.database.now(session))
 
 
-def job_out(row: JobRow, holds: Mapping[str, HeldBy]) -> JobOut:
-    """Formats the facts of a job that analysts and auditors may see: states and public
-    numbers, no durations.
+def _job_out(row: JobRow, holds: Mapping[str, HeldBy]) -> JobOut:
+    """Formats a job with its cells; see :func:`job_facts`."""
+    facts = job_facts(row, holds)
+    return JobOut.model_validate({**facts, "scope": row.parts[0].scope})
+
+
+def job_facts(row: JobRow, holds: Mapping[str, HeldBy]) -> JsonObject:
+    """The facts of a job that analysts and auditors may see, in lists, too: states and
+    public numbers, no durations.
 
     Args:
         row: the job.
@@ -181,22 +187,19 @@ def job_out(row: JobRow, holds: Mapping[str, HeldBy]) -> JobOut:
     release_ids: dict[str, str | None] = dict.fromkeys(_RELEASE_IDS.values())
     if row.kind in _RELEASE_IDS:
         release_ids[_RELEASE_IDS[row.kind]] = row.release_id
-    return JobOut.model_validate(
-        {
-            **row.facts(*_OF_CHARGE, *_FURTHER),
-            "dataset": row.dataset_id,
-            "scope": row.parts[0].scope,
-            "reason": None if is_queued else row.reason,
-            "held_by": hold if is_queued else None,
-            "charged": row.charged_at is not None,
-            "preparing": row.state == JobState.RUNNING and row.trees_done == PREPARING,
-            "progress": progress,
-            "trees_done": trees_done,
-            **release_ids,
-            **part_fields(row.parts),
-            "submitted_at": stamps.to_text(row.submitted_at),
-        }
-    )
+    return {
+        **row.facts(*_OF_CHARGE, *_FURTHER),
+        "dataset": row.dataset_id,
+        "reason": None if is_queued else row.reason,
+        "held_by": hold if is_queued else None,
+        "charged": row.charged_at is not None,
+        "preparing": row.state == JobState.RUNNING and row.trees_done == PREPARING,
+        "progress": progress,
+        "trees_done": trees_done,
+        **release_ids,
+        **part_fields(row.parts),
+        "submitted_at": stamps.to_text(row.submitted_at),
+    }
 
 
 def charged_jobs(
@@ -234,7 +237,7 @@ def look_at(
             if row is None:
                 continue
             if _may_still_see(installation, session, follower, row):
-                visible[follower, job_id] = job_out(row, holds)
+                visible[follower, job_id] = _job_out(row, holds)
         return visible
 
 

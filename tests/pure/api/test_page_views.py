@@ -45,7 +45,7 @@ from app.core.errors import (
 from app.services.ledger.history import EntryPage, ListedEntry
 from app.wire.attention import AttentionOut, BudgetOut
 from app.wire.datasets import AccountOut
-from app.wire.jobs import JobOut, ListedJob
+from app.wire.jobs import ListedJob
 from app.wire.ledger import CellOut, DetailedEntryOut, PartitionBalance
 from app.wire.models import FeatureUseOut
 from app.wire.uploads import ListedUpload, UploadList
@@ -244,7 +244,7 @@ def test_a_row_of_budgets_says_what_fits(
 
 
 def _job(**changes: Any) -> ListedJob:
-    facts = dict.fromkeys(JobOut.model_fields)
+    facts = dict.fromkeys(ListedJob.model_fields)
     price = {"accountant": "pure", "amount": "0.25", "unit": "epsilon"}
     price |= {"epsilon": "0.25", "delta": None}
     facts |= {
@@ -254,7 +254,6 @@ def _job(**changes: Any) -> ListedJob:
         "kind": "train",
         "algorithm": "rpf",
         "what": "rpf",
-        "scope": {},
         "submitted_by": "key_b",
         "submitted_by_name": "ben",
         "state": "failed",

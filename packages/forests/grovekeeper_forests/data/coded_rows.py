@@ -397,7 +397,7 @@ def _places(
         start += taken.n_rows
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class RowParts:
     """Parts of the PRIVATE rows of a job in the memory of this process; at least one.
     See ``Parts``.

@@ -69,5 +69,10 @@ def test_threads_keep_the_order_of_the_parts_that_they_make(
     ]
 
 
+def test_no_row_is_in_the_repr_of_the_parts() -> None:
+    """A library may log what it was given."""
+    assert "4711" not in repr(RowParts([np.array([4711])]))
+
+
 def _fail() -> np.ndarray:
     raise ValueError("part 3")
