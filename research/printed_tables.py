@@ -270,12 +270,14 @@ _STOP = (
     "does where both sides have one, and their section 3.2 contradicts it, with k in every leaf."
 )
 OF_BAI = (
-    f"The paper: 10 times 10-fold cross-validation, 100 trees, smallest leaf 5. MRF, Breiman+SE and Breiman+M {_STOP} "
-    "Denil14, BRF and CompRF leave k estimation points on both sides, the others have leaves of five rows. The paper "
+    f"The paper: 10 times 10-fold cross-validation, 100 trees, smallest leaf 5. MRF and Breiman+SE {_STOP} "
+    "Breiman+M, which has bootstrap samples, splits a node of more than k draws. "
+    "Denil14, BRF and CompRF-C leave k estimation points on both sides. CompRF-I splits a node of more than five rows. "
+    "Breiman leaves five rows on both sides, the others five draws of the bootstrap. The paper "
     "says that it does no preprocessing but for missing values, and not how categories become numbers. "
     "Every value of a category is a column of 0 and 1 here, as are “other” and “missing”, which are 0 in every row of "
-    "a table without such cells and count in √D, but not for RoF and MPSVM. MRF draws such a column first, where the "
-    "papers and the code draw a feature."
+    "a table without such cells and count in √D, but not for RoF and MPSVM. MRF and Breiman+M draw such a column "
+    "first, where the papers and the code draw a feature."
 )
 """The protocol of the tables of Bai et al."""
 OF_SONG = (
@@ -392,7 +394,7 @@ TABLES: Mapping[str, Table] = {
             "Bai et al. (2022), table 3: rotation and oblique forests",
             "The column of MRF repeats table 2. Tried otherwise: on tables whose features are all categories, "
             f"{_NUMBERS.format(forests='RoF and MPSVM on Hayes, and MPSVM-N on Tic-tac-toe')} As well, RoF and MPSVM "
-            "with columns of “other” and “missing”. A column that is 0 in every "
+            "with columns of “other” and “missing”, and HobRaF with leaves of one row. A column that is 0 in every "
             "row is in the null space of both groups of classes: both planes of MPSVM-N contain every row, and only "
             f"rounding can divide the node. On Tic-tac-toe, {100 * _DRAWN:.0f} % of its nodes would draw one.",
             {
@@ -411,7 +413,9 @@ TABLES: Mapping[str, Table] = {
         Table(
             "mrf-preprint-3",
             "Preprint of the multinomial forest, table 3: one tree at a budget",
-            "The paper: one tree, B1 = B2 = B3/20, depth 10, for a claim of ε = B3. Without privacy: that tree with "
+            "The paper: one tree, B1 = B2 = B3/20, for a claim of ε = B3, as it observes no depth above 10. "
+            "Algorithm 1 does not stop there: at B1 = B2 = 0.05, nine of ten trees on Wdbc are deeper, so that "
+            "their splits cost more than ε. Without privacy: a tree of at most depth 10 with "
             "one label drawn for each leaf, as the journal prints; its loss is infinite. The preprint draws one for "
             "every prediction, which has the same expected accuracy and less spread. Private: one tree of `mrf` at "
             "ε = B3. "

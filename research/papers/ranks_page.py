@@ -31,7 +31,8 @@ accurate, which few datasets make likely.
 _RANKS = """\
 [Average ranks](ranks.csv), printed and computed from the printed accuracies of all datasets, of those that are here,
 and from ours. Equal numbers share their mean rank. Friedman's test asks whether all methods are alike. Two methods
-whose ranks differ by less than Nemenyi's critical difference are not told apart; no paper prints these two tests.
+whose ranks differ by less than Nemenyi's critical difference are not told apart; no paper prints these two tests. Here
+and in the tests below, the label of Hepatitis is its documented class.
 """
 _STACKED = """\
 [BMS-RF beside MRF](bms-3-marks.csv) by Wilcoxon's signed-rank test: the paper marks results of BMS-RF and says that the

@@ -73,7 +73,10 @@ class MultinomialOnBootstrap(_Forest):
     slug = "breiman-m"
     title = "Random forest with multinomial splits"
     source = "Bai et al. (2022), section 5.1: Breiman+M"
-    about = f"The splits of mrf-plain on bootstrap samples, whose rows also fill the leaves. {_STOP}"
+    about = (
+        "The splits of mrf-plain on bootstrap samples, whose draws are structure and estimation points at once. "
+        f"{_STOP}"
+    )
     parameters = (*_FOREST, shared.STOP, shared.DRAWS, shared.B1, shared.B2)
 
 

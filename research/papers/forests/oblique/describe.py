@@ -7,8 +7,8 @@ from research.papers.forests.contract import Reference
 
 _NODE = (
     "Every tree sees a bootstrap sample, every node √D random columns as they are. A split leaves the smallest number "
-    "of rows on both sides and lowers the Gini impurity; otherwise the node is a leaf. This follows the authors' code, "
-    "which Bai et al. (2022) ran, with their smallest leaf of five."
+    "of draws on both sides and lowers the Gini impurity; otherwise the node is a leaf. This follows the authors' "
+    "code, which Bai et al. (2022) ran, with their smallest leaf of five."
 )
 _PLANES = (
     "The classes of a node form two groups: the two classes of the largest Bhattacharyya distance, and every other "
@@ -99,9 +99,9 @@ class HeterogeneousPlanes(_Forest):
     about = (
         "Every tree sees a bootstrap sample, every node √D random columns. A node fits classifiers to partitions "
         "of its classes in two groups. The plane with the lowest Gini impurity splits the node, if it leaves the "
-        "smallest number of rows on both sides. The partitions are two hyperclasses, led by the classes of the largest "
-        "Bhattacharyya distance, and the two one-vs-all partitions whose ideal split has the lowest impurity. The "
-        "paper's abstract defines so much. Ours are the number of partitions, and the classifiers with scikit-learn's "
-        "defaults on standardised columns: ridge regression, linear discriminant analysis, logistic regression, a "
-        "linear support vector machine; and both planes of mpsvm-t."
+        "smallest number of draws on both sides. The partitions are two hyperclasses, led by the classes of the "
+        "largest Bhattacharyya distance, and the two one-vs-all partitions whose ideal split has the lowest impurity. "
+        "The paper's abstract defines so much. Ours are the number of partitions, and the classifiers with "
+        "scikit-learn's defaults on standardised columns: ridge regression, linear discriminant analysis, logistic "
+        "regression, a linear support vector machine; and both planes of mpsvm-t."
     )

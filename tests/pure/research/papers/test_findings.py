@@ -384,6 +384,13 @@ def test_figure_6_needs_a_rise_by_b2_that_ends_at_ten_and_a_smaller_one_by_b1() 
         "with B1 and B2 exchanged, the verdicts on these four sentences would be: "
         "Holds, Holds, Holds, Holds."
     )
+    half = made_up(
+        "mrf-figure-6",
+        lambda task: (paper if task.dataset in ("cmc", "car") else lambda _: 0.7)(task),
+    )
+    of_b2, _, of_b1, _ = mrf_page.findings_of_figure_6(half)
+    assert (of_b2.verdict, of_b1.verdict) == (OPEN, OPEN), "one rule for both"
+    assert "above in 2 of 4 cases" in of_b2.ours
     dip = made_up(
         "mrf-figure-6",
         lambda task: paper(task) - 0.02 * (int(task.parameters["b2"]) == 15),

@@ -72,6 +72,34 @@ def test_an_odd_printed_number_is_no_explanation() -> None:
     assert "Wine-Quality MPSVM-N" in named
 
 
+def test_forests_that_are_said_to_count_estimation_points_have_them() -> None:
+    """CompRF-I and Breiman+M see all rows, or a bootstrap sample."""
+    methods = {
+        **printed_tables.TABLES["mrf-2"].methods,
+        **printed_tables.TABLES["mrf-3"].methods,
+    }
+    parted = {
+        name
+        for name, method in methods.items()
+        if any(
+            parameter.name == "structure_share"
+            for parameter in catalogue.REFERENCES[method.plain].parameters
+        )
+    }
+    named = {
+        word
+        for sentence in re.split(r"[.;] ", printed_tables.OF_BAI)
+        for word in re.findall(r"[A-Z][\w+-]+", sentence)
+        if "estimation points" in sentence and word in methods
+    }
+    assert named == parted
+
+
+def test_the_printed_single_trees_fall_on_one_dataset() -> None:
+    page = (tables.RESULTS / "paper-bai.md").read_text(encoding="utf-8")
+    assert "they fall by 0.5 (Wdbc), 0.7 (Cmc), 4.6 (Connect-4) points" in page
+
+
 def test_the_depth_of_song_is_set_for_two_forests() -> None:
     """The item on their table 2 says for which."""
     tasks = {

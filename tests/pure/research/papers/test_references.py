@@ -13,6 +13,7 @@ from sklearn.tree import DecisionTreeClassifier
 from grovekeeper_forests import catalogue as private
 from grovekeeper_forests.data.sanitiser import SanitisedRows
 from grovekeeper_forests.data.schema import Feature, Label, Schema
+from research import bundled
 from research.papers.forests import catalogue
 from research.papers.forests.consistent.grow import with_labels
 from research.papers.forests.loops import split_loops
@@ -343,6 +344,24 @@ def test_a_literal_multinomial_forest_has_no_path_longer_than_its_depth() -> Non
     sizes = np.diff(forest.arrays["root"])
     assert (sizes <= 7).all()
     assert set(np.unique(forest.arrays["values"])) == {0.0, 1.0}
+
+
+def test_trees_of_algorithm_1_are_deeper_than_bai_et_al_observe() -> None:
+    """At B1 = B2 = 0.05 (their preprint's table 3), on nine tenths of Wdbc."""
+    wdbc, random = bundled.read("wdbc"), np.random.default_rng(9)
+    kept = random.permutation(len(wdbc.y))[: len(wdbc.y) * 9 // 10]
+    rows = public_rows(*(column[kept] for column in wdbc.columns), y=wdbc.y[kept])
+    coded = CodedRows.of(Design.of(wdbc.schema), rows)
+    rule = Rule(split_loops.MULTINOMIAL, 5, 0, (0.05, 0.05), stop=split_trees.NODE)
+    depths = []
+    for _ in range(200):
+        weights = Weights.parted(len(kept), random, structure_share=0.5)
+        tree = grown(coded, weights, rule, random)
+        depth = np.zeros(len(tree.feature), dtype=np.int64)
+        for node in np.flatnonzero(tree.feature >= 0):
+            depth[[node + 1, tree.right[node]]] = depth[node] + 1
+        depths.append(depth.max())
+    assert np.mean(np.array(depths) > 10) == pytest.approx(0.9, abs=0.05)
 
 
 def _estimation_sizes(
