@@ -389,6 +389,13 @@ def test_the_dashboard_works_below_a_path_prefix(
         expect(
             page.locator("#answer").get_by_text("Only owners see this report")
         ).to_be_visible()
+        uploading = page.url
+        context.clear_cookies()
+        page.get_by_role("button", name="Upload", exact=True).click()
+        page.get_by_label("Key").fill(below.admin.key)
+        page.get_by_role("button", name="Sign in").click()
+        expect(page.locator("#file")).to_be_visible()
+        assert page.url == uploading
         page.get_by_role("button", name="Sign out").click()
         expect(page.get_by_role("heading", level=1)).to_have_text("Sign in")
         assert page.url == f"{below.url}/ui/sign-in"

@@ -344,10 +344,12 @@ def test_rows_with_categories_are_uploaded_by_a_public_schema() -> None:
         (["0", "1"], [0, 1]),
         (["0", "1"], [0.0, 1.0]),
         (["-2", "1"], [-2.0, 1.0]),
+        (["0", "1"], pd.array([0, 1], "Int64")),
+        (["False", "True"], pd.array([False, True], "boolean")),
     ],
 )
 def test_labels_of_a_public_schema_are_scored_in_their_own_type(
-    classes: list[str], values: list[Any]
+    classes: list[str], values: Any
 ) -> None:
     """A score that fails comes after the charge of its fit."""
     schema = {
@@ -355,12 +357,23 @@ def test_labels_of_a_public_schema_are_scored_in_their_own_type(
         "label": {"name": "y", "classes": classes},
     }
     frame = pd.DataFrame({"sex": ["Male"] * 60, "age": range(60)})
-    labels = np.array(values * 30)
-    forest = _uploading("typed", max_epsilon=200, bounds=None, schema=schema).fit(
+    labels = pd.concat([pd.Series(values)] * 30, ignore_index=True)
+    forest = _uploading("typed", max_epsilon=300, bounds=None, schema=schema).fit(
         frame, labels
     )
-    assert forest.classes_.dtype == labels.dtype
+    assert forest.classes_.dtype == np.array(list(values)).dtype
     assert 0 <= forest.score(frame, labels) <= 1
+
+
+@pytest.mark.parametrize("strange", ["nan", "1e30"])
+def test_a_class_that_the_type_of_labels_does_not_hold_is_a_text(strange: str) -> None:
+    schema = {
+        "features": SCHEMA["features"],
+        "label": {"name": "y", "classes": ["0", strange]},
+    }
+    frame = pd.DataFrame({"sex": ["Male"] * 60, "age": range(60)})
+    forest = _uploading("strange", max_epsilon=200, bounds=None, schema=schema)
+    assert [*forest.fit(frame, np.zeros(60, int)).classes_] == ["0", strange]
 
 
 def test_a_column_of_texts_or_dates_is_named_and_not_quoted() -> None:
@@ -483,5 +496,5 @@ def test_a_regressor_uploads_by_a_public_schema() -> None:
     ).fit(frame, days)
     assert forest.feature_names_in_.tolist() == ["age"]
     assert forest.score(frame, days) > 0.8
-    with pytest.raises(TypeError, match="a number is needed"):
-        forest.fit(frame, days.astype(str))
+    with pytest.raises(TypeError, match="column 'los_days': not a number"):
+        forest.fit(frame, days.astype(str) + " d")

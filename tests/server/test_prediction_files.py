@@ -272,6 +272,20 @@ def test_an_unreadable_row_is_named_and_no_file_is_left(
     assert [file.name for file in tmp_path.iterdir()] == ["in.csv"]
 
 
+@pytest.mark.usefixtures("small_blocks", "library")
+def test_the_middle_of_a_file_is_no_header(predict: Predict, tmp_path: Path) -> None:
+    """Its encoding alone is suspected, and not the signs in a cell that is kept."""
+    lines = [
+        "age,height,sex,note",
+        *[f"30,1.5,Male,{'a; b; ' * 1500}"] * 9,
+        "30,1.5,é,",
+    ]
+    (tmp_path / "in.csv").write_text("\n".join(lines), encoding="latin-1")
+    result = predict("in.csv", "--output", "out.csv", "--keep", "note")
+    assert result.exit_code == 2
+    assert result.stderr.endswith("save the file as UTF-8; add --encoding cp1252\n")
+
+
 @pytest.mark.usefixtures("library")
 @pytest.mark.parametrize(
     ("typed", "words"),

@@ -120,13 +120,14 @@ _MANY_DAYS = 3650
 
 def pace_of(spent: Spend, balance: BalanceOut, now: datetime) -> str:
     """What the tightest cell was charged in the last days, and when what is left ends at
-    this pace; empty without a charge, and where not all charges of these days are known.
+    this pace; empty without a charge, where nothing is left, and where not all charges of
+    these days are known.
     """
     since = stamps.to_text(now - timedelta(days=_PACE_DAYS))
     recent = [charge for charge in spent.charges if charge.at >= since]
     steps = [Decimal(charge.amount) for charge in recent if charge.covers]
     is_cut = len(recent) == len(spent.charges) and not spent.are_all
-    if is_cut or not steps:
+    if is_cut or not steps or balance.remaining == "0":
         return ""
     charged = sum(steps, Decimal(0))
     days = _PACE_DAYS * Decimal(balance.remaining) / charged

@@ -396,11 +396,13 @@ class PrivateForestClassifier(_PrivateForest, ClassifierMixin, BaseEstimator):  
     def _describe(self, y: Any = None) -> None:
         super()._describe()
         self.classes_ = np.array(self.model_.classes)
-        kind = np.asarray(y).dtype
+        # of plain values: pandas has types of its own that may be missing
+        kind = np.array(np.asarray(y).tolist()).dtype
         if kind.kind not in "biuf":
             return
         texts = [_TRUTHS.get(text.lower(), text) for text in self.model_.classes]
-        with suppress(ValueError):  # a class is no such label
+        # a class is no such label, or none that the type holds
+        with suppress(ValueError), np.errstate(invalid="ignore"):
             numbers = np.array(list(map(float, texts)))
             typed = numbers.astype(kind)
             if len(set(typed)) == len(texts) and (typed == numbers).all():

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from markupsafe import Markup
 
 from app.access.grants import Principal, Role
 from app.api.pages import words
@@ -26,6 +27,7 @@ from app.api.pages.model_view import (
     row_fields,
 )
 from app.api.pages.pictures import part_class
+from app.api.pages.rendering import _environment
 from app.api.pages.upload_view import shown_report
 from app.api.pages.views import (
     navigation,
@@ -267,6 +269,15 @@ def _job(**changes: Any) -> ListedJob:
         "submitted_at": "2026-11-29T09:18:00.000000Z",
     }
     return ListedJob.model_validate(facts | changes)
+
+
+def test_a_release_of_two_accounts_states_both_prices() -> None:
+    parts: Any = _environment().get_template("parts.html").module
+    second = {"dataset": "ds_b", "dataset_name": "clinic", "reservation_id": "rs_b"}
+    job = _job(unlabelled={**second, "price": _job().model_dump()["price"]})
+    words = " ".join(Markup(parts.asked_for(job)).striptags().split())
+    assert "0.25 ε on census, 0.25 ε on clinic Submitted by ben" in words
+    assert "Price 0.25 ε Submitted by" in Markup(parts.asked_for(_job())).striptags()
 
 
 def _attention(**changes: Any) -> AttentionOut:
@@ -540,7 +551,7 @@ def test_the_pace_of_a_budget_is_that_of_the_last_days_in_the_tightest_cell() ->
 
     said = "0.5 ε was charged in the last 30 days. At this pace, what is left"
     assert pace("1") == f"{said} ends about 2027-01-29."
-    assert pace("0") == f"{said} ends about 2026-11-30."
+    assert pace("0") == ""
     assert pace("1e12") == f"{said} lasts for more than ten years."
     assert pace("1", _charges()) == ""
     old = _charges(("2026-09-01T00:00:00.000000Z", "1", True))

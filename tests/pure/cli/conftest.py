@@ -435,7 +435,7 @@ ANSWERS: dict[tuple[str, str], tuple[int, Any]] = {
         "grants": [{
             "key_id": "key_2", "key_name": "ann", "role": "analyst", "granted_by": "key_1",
             "granted_at": "2026-11-20T09:00:00.000000Z", "expires_at": None, "revoked_at": None,
-            "last_used_at": None,
+            "last_used_at": "2026-11-29T23:00:00.000000Z",
         }],
     }),
     ("PUT", "/datasets/census/grants/key_2"): (

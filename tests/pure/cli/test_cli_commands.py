@@ -52,7 +52,10 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
         ["datasets", "grant", "census", "key_2", "analyst"],
         ["key_2 is analyst on census", "next: grovekeeper datasets show census"],
     ),
-    (["datasets", "grants", "census"], ["key_2", "ann", "analyst", "key_1"]),
+    (
+        ["datasets", "grants", "census"],
+        ["key_2", "ann", "analyst", "key_1", "2026-11-29 23:00 to 24:00"],
+    ),
     (["datasets", "revoke", "census", "key_2"], ["key_2 has no role on census"]),
     (
         ["algorithms"],

@@ -242,6 +242,25 @@ def test_options_change_what_they_name_and_nothing_else(tmp_path: Path) -> None:
     )
 
 
+def test_an_empty_cell_is_advised_where_it_helps_alone(tmp_path: Path) -> None:
+    """Not for a declared mark, and not in a column whose values must not be missing."""
+    (tmp_path / "a.csv").write_bytes("age;code\nNA;é\n2;x\n".encode("latin-1"))
+    age, _, code = SCHEMA["features"]
+    marked = {**SCHEMA, "missing_values": ["NA"]}
+    advice = "a mark such as NA stands for a missing value; "
+    for schema, missing, end in (
+        (SCHEMA, True, f"{advice}leave the cell empty instead; add --missing NA"),
+        (SCHEMA, False, f"{advice}an empty cell would not be read here, either"),
+        (marked, True, "semicolons; add --separator ';'"),
+    ):
+        features = [{**age, "missing": missing}, code]
+        with pytest.raises(WrongUse) as refused:
+            prediction_rows.read_rows(
+                tmp_path / "a.csv", {**schema, "features": features}
+            )
+        assert str(refused.value).endswith(end)
+
+
 @pytest.mark.parametrize(
     ("cell", "cause"),
     [

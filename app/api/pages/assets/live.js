@@ -128,9 +128,11 @@ function upload(form) {
     request.onerror = () => end("The upload did not arrive. Nothing was stored; try again.");
     request.onload = () => {
       end("");
-      const here = location.pathname;
-      // the sign-in page, which says that nothing was stored
-      if (new URL(request.responseURL).pathname !== here) location.assign(`${request.responseURL}&next=${here}`);
+      const there = new URL(request.responseURL);
+      // the sign-in page, which says that nothing was stored; the prefix of a proxy is no part of its next page
+      const prefix = there.pathname.replace(/\/ui\/sign-in$/, "");
+      const page = location.pathname.slice(prefix.length);
+      if (there.pathname !== location.pathname) location.assign(`${there}&next=${page}`);
       else showParts(new DOMParser().parseFromString(request.responseText, "text/html"));
     };
     request.open("POST", location.pathname);

@@ -34,7 +34,7 @@ from grovekeeper_client.cli.command import (
     one_attempt,
     read_bytes,
 )
-from grovekeeper_client.cli.output import SIMILAR_UNITS, Output, amount
+from grovekeeper_client.cli.output import SIMILAR_UNITS, Output, amount, last_use
 from grovekeeper_client.cli.written import Written, as_option
 from grovekeeper_client.errors import ApiProblem, Unreachable
 from grovekeeper_client.uploads import read_header
@@ -821,7 +821,7 @@ def list_grants(call: Remote, dataset: DatasetArgument) -> None:
             "by": "granted_by",
             "key ends": "expires_at",
             "key revoked": "revoked_at",
-            "last used": "last_used_at",
+            "last used": last_use,
         },
     )
 

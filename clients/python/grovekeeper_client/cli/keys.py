@@ -9,11 +9,10 @@ import typer
 
 from grovekeeper_client.cli.command import Client, Group, KeyArgument, Remote, on_key
 from grovekeeper_client.cli.new_secrets import SaveOption, hand_over, secret_file
-from grovekeeper_client.cli.output import Output
+from grovekeeper_client.cli.output import Output, last_use
 from grovekeeper_client.settings import ADMIN_KEY_FILE, home_of
 from grovekeeper_common import durable_files
 from grovekeeper_common.json_types import JsonObject
-from grovekeeper_common.time_words import hour_in_words
 
 app = Group("Make, list, rotate and revoke keys.")
 
@@ -59,17 +58,12 @@ def list_keys(call: Remote) -> None:
             "name": "name",
             "roles": "roles",
             "created": "created_at",
-            "last used": _last_used,
+            "last used": last_use,
             "rotated": "rotated_at",
             "expires": "expires_at",
             "revoked": "revoked_at",
         },
     )
-
-
-def _last_used(key: JsonObject) -> str | None:
-    used_at = key["last_used_at"]
-    return None if used_at is None else hour_in_words(used_at)
 
 
 @app.command("rotate")

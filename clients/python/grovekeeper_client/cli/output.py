@@ -25,6 +25,7 @@ from grovekeeper_common.number_words import (
     mean_error_in_words,
     share_in_words,
 )
+from grovekeeper_common.time_words import hour_in_words
 
 _BAR_CELLS = 24
 _INSISTING = {
@@ -215,6 +216,12 @@ def amount(account: JsonMapping, name: str = "amount") -> str:
 def key_in_words(key_id: str, names: Mapping[str, str]) -> str:
     """A key with its name, where the reader may know it."""
     return f"{names[key_id]} ({key_id})" if key_id in names else key_id
+
+
+def last_use(item: JsonMapping) -> str | None:
+    """The hour in which a key, or that of a grant, was last used."""
+    used_at = item["last_used_at"]
+    return None if used_at is None else hour_in_words(used_at)
 
 
 def price_with_epsilon(price: JsonMapping) -> str:

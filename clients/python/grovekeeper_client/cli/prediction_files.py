@@ -312,7 +312,7 @@ def _rows_of_csv(
             row = cells.row(found, line=line)
             yield row, [found[name] for name in task.keep]
     except UnicodeDecodeError as error:
-        raise texts.no_text(task.source, error.object, task.schema) from None
+        raise texts.no_text(task.source, error.object) from None
     finally:
         lines.detach()
 

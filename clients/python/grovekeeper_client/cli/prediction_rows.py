@@ -9,7 +9,7 @@ import zlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from itertools import filterfalse, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -131,12 +131,17 @@ def check_text(content: bytes, file: Path, schema: Mapping[str, Any]) -> None:
     raise no_text(file, content, schema)
 
 
-def no_text(file: Path, content: bytes, schema: JsonMapping) -> WrongUse:
-    """The error for a file whose content is not UTF-8, with what else its text shows."""
+def no_text(file: Path, content: bytes, schema: JsonMapping | None = None) -> WrongUse:
+    """The error for a file whose content is not UTF-8.
+
+    Args:
+        schema: if the content begins the file, whose header and first rows may show
+            more causes.
+    """
     suspected = suspicions.of_no_text(content)
     option = suspicions.option_of(suspected) if form_of(file) in OF_CSV else None
     causes = [f"{file} is {_with_way_out(suspected, option)}"]
-    if option is not None:
+    if option is not None and schema is not None:
         codec = suspicions.codec_of(option.partition("=")[2], content[:2])
         text = content.decode(codec, "replace")
         causes += _causes_in_header(text, schema) or _causes_in_cells(text, schema, ",")
@@ -175,25 +180,25 @@ def _causes_in_header(text: str, schema: JsonMapping) -> list[str]:
 
 def _causes_in_cells(text: str, schema: JsonMapping, sign: str) -> list[str]:
     """Why cells of the first rows are no numbers, such as a decimal comma."""
-    names = text_cells.number_columns(schema)
+    cells, names = text_cells.CellReader(schema), text_cells.number_columns(schema)
     rows = csv.DictReader(io.StringIO(text), delimiter=sign)
-    cells: list[str] = []
+    causes: Counter[str | None] = Counter()
+    refused: list[str] = []
     with suppress(csv.Error):  # which is said once the file is read
         for row in islice(rows, suspicions.SAMPLE):
-            cells += [row[name] or "" for name in names & row.keys()]
-    refused = list(filterfalse(_is_read, cells))
-    suspected = suspicions.of_no_numbers(refused) if refused else None
-    if suspected is None:
-        return []
-    return [_with_way_out(suspected, suspicions.option_of(suspected, refused))]
-
-
-def _is_read(cell: str) -> bool:
-    """Whether a cell is a number, or empty."""
-    with suppress(ValueError):
-        number_of(cell)
-        return True
-    return False
+            for name in names & row.keys():
+                cell = row[name] or ""
+                try:
+                    cells.cell(name, cell)
+                except text_cells.WrongCell as wrong:
+                    causes[wrong.suspected] += 1
+                    refused.append(cell)
+    del causes[None]
+    return [
+        _with_way_out(suspected, suspicions.option_of(suspected, refused))
+        for suspected, _ in causes.most_common(1)
+        if suspected is not None
+    ]
 
 
 def _with_way_out(suspected: str, option: str | None) -> str:
