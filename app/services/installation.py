@@ -136,8 +136,10 @@ def require_writable(settings: Settings) -> None:
     """
     heads = settings.checkpoint_dir or settings.home / "checkpoints"
     written = [settings.home / name for name in WRITTEN_FOLDERS]
+    # not lost+found, which a disk that is mounted there has, and the system writes
     inner = (child for folder in written for child in folder.glob("*/"))
-    closed = (child for child in inner if not os.access(child, os.W_OK | os.X_OK))
+    ours = (child for child in inner if child.name.replace("_", "").isalnum())
+    closed = (child for child in ours if not os.access(child, os.W_OK | os.X_OK))
     for folder in (settings.home, heads, *written, *closed):
         try:
             if folder.exists():

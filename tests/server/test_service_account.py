@@ -180,6 +180,8 @@ def test_a_folder_that_is_closed_later_costs_nothing_until_it_is_open_again(
     environ: dict[str, str], tmp_path: Path
 ) -> None:
     environ["GROVEKEEPER_LEASE_TTL_S"] = "5"
+    # of a disk that is mounted there, and the system's
+    (tmp_path / "home" / "rows" / "lost+found").mkdir(0o500, parents=True)
     with served(environ, tmp_path) as (client, url):
         name, first = submitted(client, tmp_path)
         assert client.wait_for_job(first)["state"] == "succeeded"
