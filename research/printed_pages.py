@@ -65,9 +65,10 @@ _NEARER = "Not explained; “{title}” is at most half as far from the printed 
 _UNEXPLAINED = "Not explained."
 _TOO_FEW = "Not explained; too few runs to tell the difference from chance."
 RULE = (
-    "Of the runs tried otherwise on a dataset, one at most explains a difference: that which brings its method nearest "
-    "to the printed numbers on average, over the datasets that the runs share, as a paper has one rule for all "
-    "datasets. A rule that is nearer by less than a tenth of a point is level and explains nothing.\n"
+    "A run explains a difference that it brings below two points and inside the interval of chance. Of the runs tried "
+    "otherwise on a dataset, one at most does: that which brings its method nearest to the printed numbers on average, "
+    "over the datasets that the runs share, as a paper has one rule for all datasets. A rule that is nearer by less "
+    "than a tenth of a point is level and explains nothing.\n"
 )
 LEAST_GAIN = 0.1
 """Points by which a rule is nearer on average that explains a difference."""
@@ -218,21 +219,27 @@ def _distances(measured: Sequence[Cell], accuracies: Accuracies) -> Iterator[str
 
 
 def _nearest_check(cell: Cell, accuracies: Accuracies) -> dict[str, Task]:
-    """Of the checks of a cell that bring their method nearer to the printed numbers on
-    average, the one that brings it nearest over the datasets for which all of these are
-    defined; none if no check does. Checks that the cell lacks, as those of categories, explain
-    nothing of it and hide nothing.
+    """Of the checks that ran for a cell and bring their method nearer to the printed
+    numbers on average, the one that brings it nearest over the datasets for which all of
+    these ran; none if no check does. Checks that did not run for the cell, as those of
+    categories, explain nothing of it and hide nothing.
     """
     of_method = [other for other in rows(cell.table) if other.method == cell.method]
+    ran = _ran(cell, accuracies)
     nearer = [
         title
         for title, gain in _gains(of_method, accuracies).items()
-        if gain <= -LEAST_GAIN and title in cell.checks
+        if gain <= -LEAST_GAIN and title in ran
     ]
-    shared = [other for other in of_method if other.checks.keys() >= set(nearer)]
+    shared = [other for other in of_method if _ran(other, accuracies) >= set(nearer)]
     gains = _gains(shared, accuracies)
     best = min(nearer, key=lambda title: gains.get(title, 0.0), default="")
     return {best: cell.checks[best]} if best else {}
+
+
+def _ran(cell: Cell, accuracies: Accuracies) -> set[str]:
+    """Titles of the checks of a cell that have runs."""
+    return {title for title, task in cell.checks.items() if _runs(task, accuracies)}
 
 
 def _gains(cells: Iterable[Cell], accuracies: Accuracies) -> dict[str, float]:

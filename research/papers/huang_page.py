@@ -67,8 +67,8 @@ _SYNTHETIC = """
 ## The synthetic sets of tables 1 and 2
 
 [Accuracy](huang-synthetic.csv) at ε = 2 on our stand-ins: mean, and in brackets the smallest and the largest mean of a
-seed. A seed alone moves accuracies by as much as the brackets show. {n_outside} of {n_printed} printed numbers are
-outside them: above {above}; below {below}.
+seed. A seed alone moves accuracies by as much as the brackets show. In {n_outside} of {n_rows} rows, of which
+SPE has two a set, the printed number is outside them: above for {above}; below for {below}.
 """
 
 
@@ -446,7 +446,7 @@ def _about_synthetic(values: Values) -> str:
     n_outside = sum(map(len, (*above.values(), *below.values())))
     return _SYNTHETIC.format(
         n_outside=n_outside,
-        n_printed=len(known),
+        n_rows=len(known),
         above=named(above),
         below=named(below),
     )

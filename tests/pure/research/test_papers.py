@@ -110,6 +110,19 @@ def test_the_committed_rows_are_those_of_the_committed_runs() -> None:
         assert committed == printed_pages.rows_of(name, by_task)
 
 
+def test_the_overview_states_the_folds_of_tables() -> None:
+    text = "".join(
+        (papers.RESULTS / f"{name}.csv").read_text(encoding="utf-8")
+        for name in printed_tables.TABLES
+    )
+    few = sorted(
+        folds for folds in map(int, re.findall(r" \((\d+)\)", text)) if folds < 10
+    )
+    assert few == [2, 5, 8]
+    overview = (papers.RESULTS.parent / "papers.md").read_text(encoding="utf-8")
+    assert "three of the runs tried otherwise 2, 5 and 8;" in overview
+
+
 def test_chance_is_counted_where_folds_suffice_for_an_interval() -> None:
     """Ten folds, thirty near the printed number, and thirty far from it."""
     zoo, wine, car = (
@@ -395,6 +408,25 @@ def test_a_run_on_few_datasets_hides_no_run_on_others() -> None:
     runs = _runs_of(means)
     assert f"Explained by a run: “{numbers}”" in printed_pages.reason_of(hayes, runs)
     assert f"Explained by a run: “{column}”" in printed_pages.reason_of(wine, runs)
+
+
+def test_runs_are_compared_over_the_datasets_on_which_all_of_them_ran() -> None:
+    """The noise helps most on Car, on which the labels have no run."""
+    of_noise, of_labels = (
+        "the printed noise",
+        "as printed, every label in every tree",
+    )
+    car, bank = (_cell("spe-2", dataset, "PTE") for dataset in ("Car", "Bank"))
+    means = {
+        car.private: 0.30,
+        car.checks[of_noise]: 0.71,
+        bank.private: 0.60,
+        bank.checks[of_noise]: 0.80,
+        bank.checks[of_labels]: 0.888,
+    }
+    runs = _runs_of(means)
+    assert f"Explained by a run: “{of_noise}”" in printed_pages.reason_of(car, runs)
+    assert f"Explained by a run: “{of_labels}”" in printed_pages.reason_of(bank, runs)
 
 
 @pytest.mark.parametrize(
