@@ -460,13 +460,16 @@ def _slice(function: ast.AST, *, everything: bool) -> list[ast.AST]:
     return list(chosen)
 
 
-_USED = dict[int, set[str]]()
+_USED = dict[ast.Module, set[str]]()
+"""Of the tree that was asked for last: a tree keeps its place in memory while it is
+here, so that no other one is taken for it.
+"""
 
 
 def _used_names(tree: ast.Module, *, is_whole: bool) -> set[str]:
     """Constants and functions of a module that the sinks of the module read."""
-    if id(tree) in _USED:
-        return _USED[id(tree)]
+    if tree in _USED:
+        return _USED[tree]
     functions = {
         node.name: node for node in ast.walk(tree) if isinstance(node, _Function)
     }
@@ -494,7 +497,7 @@ def _used_names(tree: ast.Module, *, is_whole: bool) -> set[str]:
                 if name in functions:
                     pending += _slice(functions[name], everything=True)
     _USED.clear()
-    _USED[id(tree)] = names
+    _USED[tree] = names
     return names
 
 
@@ -734,7 +737,7 @@ def _omissions(node: ast.AST, roles: set[str], *, reads_rows: bool) -> Iterator[
     yield from _of_one(node)
     match node:
         case ast.Tuple(members, ast.Load()) if len(members) > 1 and not any(
-            isinstance(m, ast.Slice) for m in members
+            isinstance(m, ast.Slice) or ast.unparse(m) == "..." for m in members
         ):
             yield from _parts_of_key(members, roles)
         case ast.JoinedStr(values):

@@ -254,6 +254,7 @@ SAME = {
     "conditions beside each other": ("def f(a, b): return or_(a, b)", ["or_(a)"]),
     "a session": ("def f(session, a): return g(session, a)", ["g(session)"]),
     "a type": ("T = TypeVar('T', int, float)\ndef f(a): return g(T)", []),
+    "a type of members": ("def f(a): return g(tuple[int, ...])", []),
     "a name of a type": ("T: TypeAlias = int | str\ndef f(a: T): return g(a)", []),
     "a type that is asked for": (
         "T: TypeAlias = int | str\ndef f(a): return isinstance(a, T)",
@@ -264,6 +265,16 @@ SAME = {
     "the only member": ("def f(q): return q.in_(bindparam('ids'))", []),
     "nothing in the place of what is not there": ("def f(a): return a.b or {}", ["{}"]),
 }
+
+
+def test_names_that_a_module_reads_are_not_those_of_a_module_that_was_read_before() -> (
+    None
+):
+    """The second tree may get the place in memory of the first one."""
+    for number in range(20):
+        source = f"def f(randomness): return g(NAME_{number}, randomness)"
+        names = mutations._used_names(ast.parse(source), is_whole=False)
+        assert f"NAME_{number}" in names
 
 
 def test_what_an_owner_declared_is_not_read_in_part_as_rows_are(
