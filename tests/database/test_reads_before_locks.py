@@ -11,13 +11,17 @@ from typing import Any
 
 import pytest
 
+from app.access.grants import Role
+from app.access.tokens import Token
+from app.core import stamps
 from app.jobs.states import EndReason
-from app.services import keys, models, webhooks
+from app.services import authorization, keys, models, webhooks
 from app.services.datasets import change, erase, membership, unit_erasure
 from app.services.datasets.declare import register_dataset
 from app.services.datasets.show import show_dataset
 from app.services.execution import charge, run_job
 from app.services.jobs.show_jobs import cancel_job
+from app.services.ledger.heads import rewrap_data_keys
 from app.wire.datasets import DatasetIn, SchemaIn
 from app.wire.keys import KeyIn, RotationIn
 from app.wire.webhooks import WebhookIn, WebhookRotationIn
@@ -133,6 +137,9 @@ LOCKS = {
     "make a key": ("key!",),
     "rotate a key": ("key! key!",),
     "revoke a key": ("key! key!",),
+    "admit a subject": ("key!",),
+    "make the first admin": ("key!",),
+    "wrap data keys": ("datasets!",),
 }
 """The locks of each use case and what it reads before the last one; for each of its
 transactions in the form of :func:`tests.support.lock_reads.recorded`. A read after a
@@ -233,6 +240,11 @@ def _keys(scene: Scene, run: Callable[..., Any]) -> None:
     made = run("make a key", keys.create_key, here, ADMIN, body, request=None)
     run("rotate a key", keys.rotate_key, here, ADMIN, made.id, RotationIn())
     run("revoke a key", keys.revoke_key, here, ADMIN, made.id)
+    at = stamps.now()
+    token = Token("https://issuer.invalid", "ann", frozenset({Role.OWNER}), at, at)
+    run("admit a subject", authorization._subject, here, token)
+    run("make the first admin", keys.ensure_first_admin, here.database, None)
+    run("wrap data keys", rewrap_data_keys, here.settings, here.database)
 
 
 def test_each_use_case_reads_before_its_locks_what_is_listed(

@@ -65,6 +65,8 @@ class _Transaction:
             self._lock("key")
         elif (lock := _LOCKS.search(statement)) is not None:
             rows = {(lock[1], str(value)) for value in given.values()}
+            if " IN (" not in statement and not rows:
+                rows = {(lock[1], "all")}  # and not those of an empty list
             if not rows <= self._locked:
                 self._lock(lock[1])
             self._locked |= rows
