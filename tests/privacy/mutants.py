@@ -108,6 +108,7 @@ FOLDERS: Final = (
     "tests/database/test_queue_supervisor.py",
     "tests/database/test_queue_tidy_rows.py",
     "tests/database/test_queue_turns.py",
+    "tests/database/test_read_states.py",
     "tests/database/test_rewritten_entries.py",
     "tests/database/test_room_of_jobs.py",
     "tests/database/test_rule_changes.py",
