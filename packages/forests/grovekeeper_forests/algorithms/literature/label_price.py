@@ -82,9 +82,8 @@ class LabelMedianTrees(PathForest):
             "leaf counts."
         ),
         wrong=(
-            "Where a label is added or removed, as in the paper, right if the tree of each label is drawn on its own; "
-            "up to 3ε if portions have fixed sizes, which the text leaves open. 2ε where one changes, which moves two "
-            "counts."
+            "Where a label is added or removed, right if the tree of each label is drawn on its own; up to 3ε if "
+            "portions have fixed sizes, which the text leaves open. 2ε where one changes, which moves two counts."
         ),
         here=(
             "The public cut closest to a median, and noise for two counts; only on accounts whose owner published "

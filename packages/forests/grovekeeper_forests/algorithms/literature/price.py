@@ -87,7 +87,7 @@ class MultinomialForest(Algorithm):
             "utilities, and consistency."
         ),
         wrong=(
-            "Split values are values present, or in the code halfway between them, and a stop reads an exact count: "
+            "Split values are values present, or in the code halfway between numbers, and a stop reads an exact count: "
             "the loss is infinite. A label is drawn by its share, which is at most 1, so that 64 trees at ε = 1 are "
             "nearly a coin: right at most 51.2 % of the time on two classes, in the mean over the draws. The preprint "
             "draws labels anew for every prediction, which costs budget every time."
@@ -345,7 +345,7 @@ class LabelledRandomTrees(PathForest):
         here=(
             "Random trees on hashed parts of the rows; labels by permute-and-flip on counts. Smooth sensitivity, a "
             "child for every category, ranges of the values present and one level are dropped, at a cost of 5 points "
-            "at ε = 2; which of them costs it is not measured."
+            "at ε = 2 in the mean over 13 datasets; which of them costs it is not measured."
         ),
         proof="docs/proofs/srt.md",
         results="docs/results/papers.md",
