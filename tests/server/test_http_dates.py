@@ -193,7 +193,7 @@ def test_statistics_of_dates_are_dates(server: Server) -> None:
     assert units == ["rows", "days", "days", "rows", "rows", "days²"]
     page = signed_in(server, server.admin).get(f"/ui{address}")
     assert page.status_code == 200
-    assert "mean, a date" in page.text
+    assert "Mean, a date" in page.text
     assert "variance, in days²" in page.text
     assert median["rows"][0]["value"] in page.text
 
