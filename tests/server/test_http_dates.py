@@ -194,7 +194,7 @@ def test_statistics_of_dates_are_dates(server: Server) -> None:
     page = signed_in(server, server.admin).get(f"/ui{address}")
     assert page.status_code == 200
     assert "Mean, a date" in page.text
-    assert "variance, in days²" in page.text
+    assert "Variance, in days²" in page.text
     assert median["rows"][0]["value"] in page.text
 
     with Grovekeeper(server.url, key=server.admin.key) as gk:
