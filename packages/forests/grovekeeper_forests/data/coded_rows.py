@@ -64,7 +64,7 @@ class Parts(Protocol):
         """
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CodedPart:
     """PRIVATE rows by the bins that a forest grows on.
 
@@ -118,7 +118,7 @@ _BYTE: Final = 256
 _NINTH_BIT: Final = 9
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CodedBlock:
     """PRIVATE codes of consecutive rows in all columns.
 

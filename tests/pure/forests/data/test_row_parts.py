@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 
 from grovekeeper_forests.data import coded_rows
-from grovekeeper_forests.data.coded_rows import RowParts, added, sum_over
+from grovekeeper_forests.data.coded_rows import (
+    CodedBlock,
+    CodedPart,
+    RowParts,
+    added,
+    sum_over,
+)
+from grovekeeper_forests.data.encoding import Encoding
 from grovekeeper_forests.releases.forest.draw import grow
 from grovekeeper_forests.releases.forest.price import plan
 from tests.privacy.noiseless import REQUESTS, Noiseless, as_codes
@@ -69,9 +76,14 @@ def test_threads_keep_the_order_of_the_parts_that_they_make(
     ]
 
 
-def test_no_row_is_in_the_repr_of_the_parts() -> None:
+def test_no_row_is_in_the_repr_of_what_holds_rows() -> None:
     """A library may log what it was given."""
     assert "4711" not in repr(RowParts([np.array([4711])]))
+    codes = np.array([[471]], np.uint16)
+    assert "471" not in repr(CodedBlock(codes, np.zeros((1, 0), np.uint8)))
+    label = np.array([4711], np.int32)
+    part = CodedPart(Encoding.of(SCHEMA, 5), codes.astype(np.uint8), label, None)
+    assert "4711" not in repr(part)
 
 
 def _fail() -> np.ndarray:
