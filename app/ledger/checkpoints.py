@@ -36,7 +36,7 @@ import hashlib
 import logging
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
@@ -477,13 +477,8 @@ class HeadFolder:
             HeadNotSigned: a head has no valid signature of a signer.
             LedgerRewound: two heads state different histories of an account.
         """
-        heads = self._read_listed()
-        # a writer has replaced a listed head by a newer one
-        while None in heads.values():
-            heads = self._read_listed()
         newest: dict[str, Checkpoint] = {}
-        for name, head in heads.items():
-            assert head is not None
+        for name, head in self._read_files().items():
             self._names[head.account_id][name] = head.size
             other = newest.setdefault(head.account_id, head)
             if other.size == head.size and other.root != head.root:
@@ -506,17 +501,35 @@ class HeadFolder:
             "the store replaces files; it has to support conditional writes (If-None-Match)"
         )
 
-    def _read_listed(self) -> dict[str, Checkpoint | None]:
-        """The heads of all files by name, ``None`` where a file is gone since the
-        listing; see :meth:`read_all`.
+    def _read_files(self) -> dict[str, Checkpoint]:
+        """The heads of all files by name; see :meth:`read_all`.
+
+        A listing may miss what is written meanwhile, so there are two. Further ones look
+        only for heads of accounts whose file was gone: beside busy writers a reader that
+        waits for a listing without a change would never end.
         """
+        heads = self._read_at_once(self._listed())
+        latest = self._read_at_once(self._listed() - heads.keys())
+        while latest:
+            heads |= latest
+            gone = {_account_of(name) for name, head in latest.items() if head is None}
+            names = self._listed() - heads.keys() if gone else ()
+            latest = self._read_at_once(
+                name for name in names if _account_of(name) in gone
+            )
+        return {name: head for name, head in heads.items() if head is not None}
+
+    def _listed(self) -> set[str]:
         try:
             self._probe()
-            names = sorted(_names_in(self._store))
+            return set(_names_in(self._store))
         except OSError as error:
             raise InstallationError(
                 f"heads cannot be kept: {files.why(error)}"
             ) from None
+
+    def _read_at_once(self, names: Iterable[str]) -> dict[str, Checkpoint | None]:
+        names = sorted(names)
         try:
             with ThreadPoolExecutor(_READ_AT_ONCE) as pool:
                 return dict(zip(names, pool.map(self._read, names), strict=True))
@@ -573,7 +586,7 @@ class HeadFolder:
             HeadNotSigned: see :meth:`read_all`.
             OSError: the store does not answer.
         """
-        account_id = name.partition(".")[0]
+        account_id = _account_of(name)
         try:
             note = files.note_text(StoredFile(self._store, name).read_bytes())
         except FileNotFoundError:
@@ -601,6 +614,10 @@ def has_any(store: Store) -> bool:
         return any(_names_in(store))
     except OSError as error:
         raise InstallationError(f"heads cannot be read: {files.why(error)}") from None
+
+
+def _account_of(name: str) -> str:
+    return name.partition(".")[0]
 
 
 def _names_in(store: Store) -> Iterator[str]:
