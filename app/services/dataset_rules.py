@@ -5,6 +5,7 @@ Amounts of rules are converted between whole steps and exact decimals here.
 """
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fractions import Fraction
 from functools import partial
@@ -31,8 +32,9 @@ from app.datasets.catalog import Dataset
 from app.jobs import queue
 from app.jobs.states import EndReason, JobState
 from app.jobs.tables import JobRow
-from app.ledger import control, rules, tables
+from app.ledger import control, rules, statements, tables
 from app.ledger.rules import Quota, Rules, loosens, put
+from app.ledger.statements import EntryFilter
 from app.ledger.tables import EntryKind, RulesRow
 from app.services.authorization import (
     authorized_dataset,
@@ -50,6 +52,7 @@ from grovekeeper_forests.privacy.accountants import Amount
 from grovekeeper_forests.privacy.accountants.accountant import steps_down
 
 _ACTS = {"approve": EntryKind.JOB_APPROVED, "reject": EntryKind.JOB_REJECTED}
+_READ_DECISIONS = 100  # acts among which those of an owner are found
 
 
 def rules_of(body: RulesIn, accountant: str) -> Rules:
@@ -366,6 +369,52 @@ def list_approvals(
                 dataset_ids = [id_ for id_ in dataset_ids if id_ in owned]
             approvals.append(_approval_out(session, principal, row, dataset_ids))
         return ApprovalList(approvals=approvals, next=following)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A decision about a job, with the state that the job has now."""
+
+    job: ApprovalOut
+    is_approval: bool
+    by: str
+    by_name: str | None
+    at: str
+    reason: str
+
+
+def list_decisions(installation: Installation, principal: Principal) -> list[Decision]:
+    """Lists the newest decisions about jobs of datasets that the caller owns, newest
+    first. A decision that names another dataset, too, is left out.
+    """
+    with installation.database.read() as session:
+        owned = grants.datasets_with(session, principal, MANAGE_DATASET)
+        acts = statements.newest_entries(
+            session,
+            control.CHAIN,
+            before=None,
+            limit=_READ_DECISIONS,
+            chosen=EntryFilter(kinds=list(_ACTS.values())),
+        )
+        decisions: list[Decision] = []
+        for act in acts:
+            details = act.details or {}
+            dataset_ids = details["datasets"]
+            if owned is not None and not set(owned).issuperset(dataset_ids):
+                continue
+            decider = (dataset_ids[0], act.actor)
+            names = grants.names_on_datasets(session, principal, [decider])
+            for row in queue.several(session, [details["job"]]):
+                decision = Decision(
+                    job=_approval_out(session, principal, row, dataset_ids),
+                    is_approval=act.kind == EntryKind.JOB_APPROVED,
+                    by=act.actor,
+                    by_name=names.get(decider),
+                    at=act.at,
+                    reason=details["reason"],
+                )
+                decisions.append(decision)
+        return decisions[: limits.MAX_ATTENTION]
 
 
 def decide(

@@ -146,6 +146,10 @@ def built(admin: Client, connect: Callable[[str], Client]) -> Scene:
             }
         )
         ben.cancel_job(cancelled["job_id"])
+        large = ben.train({"dataset": dataset, "epsilon": "1.2", "name": "everything"})
+        ada.decide_job(
+            large["job_id"], "reject", reason="one shard is enough for a trial"
+        )
         ben.train({"dataset": dataset, "epsilon": "1", "name": "all shards"})
         waves = _waves(ada, ben, ids, few)
         surveys = _surveys(ada, ben, ids, few)

@@ -250,7 +250,8 @@ def test_an_owner_decides_about_a_waiting_job_by_form(
     decided = browser.post(
         path, data={"decision": decision, "reason": "the study ends"}
     )
-    assert (decided.status_code, decided.headers["Location"]) == (303, "/ui/approvals")
+    shown = f"/ui/approvals?decided={job}"
+    assert (decided.status_code, decided.headers["Location"]) == (303, shown)
     state, kind = {
         "approve": ("queued", "job-approved"),
         "reject": ("cancelled", "job-rejected"),
@@ -259,7 +260,21 @@ def test_an_owner_decides_about_a_waiting_job_by_form(
     (act,) = _acts_of(idle_server, "job", job)
     assert (act["kind"], act["actor"]) == (kind, owner.id)
     assert act["details"]["reason"] == "the study ends"
-    assert job not in browser.get("/ui/approvals").text
+    page = browser.get(shown).text
+    assert f'action="{path}"' not in page
+    said, after = {
+        "approve": ("Approved", "The job is queued: a worker charges its price before"),
+        "reject": ("Rejected", "Its reservation was given back."),
+    }[decision]
+    named = idle_server.admin.http.get(f"/datasets/{dataset}").json()["name"]
+    answer = f'{said}: <a href="/ui/jobs/{job}">rdt-ta</a>, <span title="1 ε">1 ε</span> of {named}. {after}'
+    assert answer in page
+    assert said not in browser.get("/ui/approvals").text
+    history = section(page, "decided")
+    for fact in ("rdt-ta", analyst.id, said.lower(), owner.id, "the study ends"):
+        assert fact in history
+    # an analyst owns no dataset: decisions are not for her
+    assert job not in signed_in(idle_server, analyst).get(shown).text
     again = browser.post(path, data={"decision": decision, "reason": "x"})
     assert again.status_code == 409
     assert "does not wait" in again.text

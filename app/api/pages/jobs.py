@@ -100,12 +100,18 @@ approval_pages = APIRouter(prefix="/ui/approvals", route_class=BodyRoute)
 
 
 @approval_pages.get("")
-def list_approvals(visit: Visitor, page: Page) -> Response:
+def list_approvals(visit: Visitor, page: Page, decided: NameFilter = None) -> Response:
     """Show the jobs that wait for a decision for a dataset that the key owns, oldest
-    first.
+    first, and what was decided lately; above them, what was done about ``decided``.
     """
     listed = dataset_rules.list_approvals(*visit.by, page)
-    return visit.page("approvals", approvals=listed.approvals, following=listed.next)
+    return visit.page(
+        "approvals",
+        approvals=listed.approvals,
+        following=listed.next,
+        decisions_made=dataset_rules.list_decisions(*visit.by),
+        decided=decided,
+    )
 
 
 @acts(
@@ -120,4 +126,4 @@ def decide(visit: Visit, form: Form, job_id: str) -> str:
         {name: typed(form, name) for name in ("decision", "reason")},
     )
     dataset_rules.decide(*visit.by, job_id, body)
-    return "/ui/approvals"
+    return f"/ui/approvals?decided={job_id}"
