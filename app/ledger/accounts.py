@@ -85,11 +85,11 @@ def newest_with_load(session: Session, account_ids: Sequence[str]) -> str | None
         EntryRow.account_id.in_(account_ids), EntryRow.kind.in_(kinds)
     )
     used = set(session.scalars(query.distinct()))
-    # locked, so that nothing is given back before the load is taken over
+    # locked, so that nothing is given back before the load is taken over; a job on
+    # several of them locks them, too, before it is refused
+    rows = tables.locked_accounts(session, used)
     for account_id in account_ids:
-        if account_id in used and _load(
-            session, tables.locked_account(session, account_id)
-        ):
+        if account_id in used and _load(session, rows[account_id]):
             return account_id
     return None
 

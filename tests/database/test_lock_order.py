@@ -15,7 +15,7 @@ import pytest
 from sqlalchemy import select
 
 from app.core import stamps
-from app.ledger import control, populations, reservations
+from app.ledger import accounts, control, populations, reservations
 from app.ledger import reservations as ledger
 from app.services.datasets.declare import register_dataset
 from app.services.datasets.erase import delete_dataset, end_jobs, mark_deleted
@@ -220,6 +220,21 @@ def test_the_lock_order_of_a_declaration_that_continues_an_account(pair: Pair) -
         + _populations(population)
         + _accounts(control.CHAIN),
     )
+
+
+def test_the_lock_order_of_the_erased_accounts_of_one_name(pair: Pair) -> None:
+    # the newest first, as a declaration asks for them; it need not have the smaller id
+    newest_first = sorted(_ids(pair), reverse=True)
+    for account_id in newest_first:
+        _holding(pair.first, account_id)
+    with pair.first.installation.database.write() as session:
+        ledger.void_jobs(session, ["jb_alone"], actor="key_a")
+
+    def look() -> None:
+        with pair.first.installation.database.write() as session:
+            accounts.newest_with_load(session, newest_first)
+
+    _assert_order(pair, look, _accounts(*_ids(pair)))
 
 
 def test_the_lock_order_of_a_grant(pair: Pair) -> None:
