@@ -398,6 +398,8 @@ def list_decisions(installation: Installation, principal: Principal) -> list[Dec
         )
         decisions: list[Decision] = []
         for act in acts:
+            if len(decisions) == limits.MAX_ATTENTION:
+                break  # each costs queries, and the scopes of its job are in memory
             details = act.details or {}
             dataset_ids = details["datasets"]
             if owned is not None and not set(owned).issuperset(dataset_ids):
@@ -414,7 +416,7 @@ def list_decisions(installation: Installation, principal: Principal) -> list[Dec
                     reason=details["reason"],
                 )
                 decisions.append(decision)
-        return decisions[: limits.MAX_ATTENTION]
+        return decisions
 
 
 def decide(
