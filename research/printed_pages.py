@@ -40,12 +40,16 @@ _HEAD = """## {heading}
 
 ![Our accuracy against the printed one](plots/{name}.svg)
 """
-_READING = (
-    "Accuracies are in percent. A CSV file has mean ± standard deviation over folds of 10-fold cross-validation, their "
-    "number in brackets. A difference is ours − printed: ours without privacy, or private where only that exists. "
-    "Chance is the 95 % interval of the difference between a mean of {n_printed} and ours, by the spread of ours"
-    "{width}.\n"
-)
+READING = """\
+Accuracies are in percent. A CSV file has mean ± standard deviation over folds of 10-fold cross-validation, their number
+in brackets. A difference is ours − printed: ours without privacy, or private where only that exists. Chance is the 95 %
+interval of the difference between the printed mean and ours, by the spread of ours. Huang et al. print means of 50
+random splits and Bojarski et al. of ten, for which our folds stand. Bai et al. and Song and Wang print means of ten
+cross-validations. Beside them ten folds are one and have no interval: “too few runs” stands where their difference is
+below t · s · √1.1, with the standard deviation s of a fold and the 97.5 % quantile t of Student's law; and the interval
+of thirty folds, which are three, is 2.8 times as wide as that of a hundred with the same spread. “Inside chance” counts
+the datasets inside the interval, of those that have folds enough for one; few folds widen it."""
+"""How the pages read numbers."""
 _COLUMNS = (
     "dataset",
     "method",
@@ -64,20 +68,15 @@ _EXPLAINED = (
 _NEARER = "Not explained; “{title}” is at most half as far from the printed number."
 _UNEXPLAINED = "Not explained."
 _TOO_FEW = "Not explained; too few runs to tell the difference from chance."
-RULE = (
-    "A run explains a difference that it brings below two points and inside the interval of chance. Of the runs tried "
-    "otherwise on a dataset, one at most does: that which brings its method nearest to the printed numbers on average, "
-    "over the datasets that the runs share, as a paper has one rule for all datasets. A rule that is nearer by less "
-    "than a tenth of a point is level and explains nothing.\n"
-)
+RULE = """\
+A run explains a difference that it brings below two points and inside the interval of chance. Of the runs tried
+otherwise on a dataset, one at most does: that which brings its method nearest to the printed numbers on average, over
+the datasets that the runs share, as a paper has one rule for all datasets. A rule that is nearer by less than a tenth
+of a point is level and explains nothing."""
+"""How the pages read reasons."""
+
 LEAST_GAIN = 0.1
 """Points by which a rule is nearer on average that explains a difference."""
-
-_FEW_FOLDS = (
-    ". Ten folds are one cross-validation and have no interval: “too few runs” stands where their difference is below "
-    "t · s · √1.1, with the standard deviation s of a fold and the 97.5 % quantile t of Student's law. The interval of "
-    "thirty folds, which are three, is 2.8 times as wide as that of a hundred with the same spread"
-)
 
 SMALL = 2.0
 """Points up to which a difference needs no reason."""
@@ -132,19 +131,6 @@ def rows_of(name: str, accuracies: Accuracies) -> str:
         _row(cell, accuracies) for cell in rows(name) if has_runs(cell, accuracies)
     )
     return lines.getvalue()
-
-
-def reading(name: str) -> str:
-    """How the numbers of a table are read: the same for all tables of a paper."""
-    n_splits = TABLES[name].n_splits
-    return _READING.format(
-        n_printed=f"{n_splits} random splits"
-        if n_splits
-        else f"{N_REPEATS} cross-validations",
-        width="; folds of cross-validations stand for the paper's random splits"
-        if n_splits
-        else _FEW_FOLDS,
-    )
 
 
 def section(name: str, accuracies: Accuracies) -> str:

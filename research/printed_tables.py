@@ -275,9 +275,9 @@ OF_BAI = (
     "Denil14, BRF and CompRF-C leave k estimation points on both sides. CompRF-I splits a node of more than five rows. "
     "Breiman leaves five rows on both sides, the others five draws of the bootstrap. The paper "
     "says that it does no preprocessing but for missing values, and not how categories become numbers. "
-    "Every value of a category is a column of 0 and 1 here, as are “other” and “missing”, which are 0 in every row of "
-    "a table without such cells and count in √D, but not for RoF and MPSVM. MRF and Breiman+M draw such a column "
-    "first, where the papers and the code draw a feature."
+    "Here an ordered category is a number, and every value of another one a column of 0 and 1, as are “other” and "
+    "“missing”, which are 0 in every row of a table without such cells and count in √D, but not for RoF and MPSVM. "
+    "MRF and Breiman+M draw such a column first, where the papers and the code draw a feature."
 )
 """The protocol of the tables of Bai et al."""
 OF_SONG = (
@@ -291,7 +291,7 @@ _TRIED = (
     "Tried otherwise: the stop of section 3.2; for {forests}, one column a split instead of √D, with and without "
     "drawing another where it has no split; for {breiman}, leaves of five draws of the bootstrap instead of five rows."
 )
-_NUMBERS = "a number for each category, in alphabetical order, for {forests}."
+_NUMBERS = "a number for each category, in the order of names or, of numbers, by size, for {forests}."
 _BY_FEATURES = (
     "Where tables have categories, features drawn with all their values, {which}; and "
 )

@@ -45,6 +45,11 @@ BOJARSKI_ITEMS, BOJARSKI_THEORY = (
 """Sections of a page that are written by hand; tests check their numbers."""
 
 
+OVERVIEW = tables.RESULTS.parent / "papers.md"
+_READING_HEADING = "## How the pages are read"
+_HOW_TO_READ = "../papers.md#how-the-pages-are-read"
+
+
 @dataclass(frozen=True)
 class Runs:
     """All runs of a results folder.
@@ -331,10 +336,8 @@ def _beside(entrance: Entrance, accuracies: Accuracies) -> Iterator[str]:
     yield "## Printed numbers beside ours\n"
     if entrance.protocol:
         yield f"{entrance.protocol}\n"
-    yield printed_pages.reading(entrance.tables[0])
     yield (
-        "Absolute differences in points. “Inside chance” counts the datasets inside the interval of chance, of those "
-        "that have folds enough for one; few folds widen it."
+        f"Absolute differences in points ([how to read them]({_HOW_TO_READ}))."
         f"{printed_pages.label_of(_cells(entrance, accuracies), 'its documented class')}\n"
     )
     columns = ("table", "method", "datasets", "folds", "median", "within a point")
@@ -345,8 +348,6 @@ def _beside(entrance: Entrance, accuracies: Accuracies) -> Iterator[str]:
 def _unexplained(entrance: Entrance, accuracies: Accuracies) -> Iterator[str]:
     yield "## Not explained\n"
     yield "Differences above two points that have no reason.\n"
-    if any(cell.checks for cell in _cells(entrance, accuracies)):
-        yield printed_pages.RULE
     for name in entrance.tables:
         label = printed_pages.label(name)
         yield f"{label[0].upper()}{label[1:]}:\n"
@@ -356,8 +357,8 @@ def _unexplained(entrance: Entrance, accuracies: Accuracies) -> Iterator[str]:
 
 def _judged(entrance: Entrance) -> Iterator[str]:
     if entrance.names:
-        yield "## How sentences of the paper are judged\n"
-        yield f"{findings.RULE}\n"
+        yield "## Figures and sentences of the paper\n"
+        yield f"What follows “Here” is computed, and [judged by one rule]({_HOW_TO_READ}). The runs:\n"
         names = " ".join(entrance.names)
         yield f"    python -m research.papers.ablation_runs DATA --names {names}\n"
 
@@ -389,6 +390,14 @@ def pages(runs: Runs) -> dict[str, str]:
     }
 
 
+def with_reading(overview: str) -> str:
+    """The overview of the papers with its section on what is the same for all pages."""
+    before, heading, rest = overview.partition(_READING_HEADING)
+    _, end, after = rest.partition("\n## ")
+    texts = (printed_pages.READING, printed_pages.RULE, findings.RULE, ranks_page.TESTS)
+    return "\n\n".join([f"{before}{heading}", *texts]) + f"\n{end}{after}"
+
+
 def write(folder: Path) -> None:
     """Writes the pages and files from the runs of the folder."""
     for name, text in pages(Runs.of(folder)).items():
@@ -397,3 +406,6 @@ def write(folder: Path) -> None:
 
 if __name__ == "__main__":
     write(tables.RESULTS)
+    OVERVIEW.write_text(
+        with_reading(OVERVIEW.read_text(encoding="utf-8")), encoding="utf-8"
+    )

@@ -67,8 +67,8 @@ _SYNTHETIC = """
 ## The synthetic sets of tables 1 and 2
 
 [Accuracy](huang-synthetic.csv) at ε = 2 on our stand-ins: mean, and in brackets the smallest and the largest mean of a
-seed. A seed alone moves accuracies by as much as the brackets show. In {n_outside} of {n_rows} rows, of which
-SPE has two a set, the printed number is outside them: above for {above}; below for {below}.
+seed. In {n_outside} of {n_rows} rows, of which SPE has two a set, the printed number is outside the brackets: above for
+{above}; below for {below}.
 """
 
 

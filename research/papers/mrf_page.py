@@ -49,8 +49,8 @@ printed, t trees have B1 = B2 = ε / (20 t) and B3 = ε / t, split points follow
 infinite ([proof](../../proofs/mrf.md)), and trees end at [depth 10](#table-3-of-the-preprint); SmoothRF follows the
 code of Fletcher and Islam ([proof](../../proofs/srt.md)). Our text does not name the eight datasets of the figure, so
 every dataset of table 2 that we have is in [the means](mrf-figure-5.csv); [ablations.csv](ablations.csv) has each. "At
-most" there is what printed labels reach in the mean over the draws and these datasets if every leaf is pure. Ties of
-votes of `mrf-plain` are drawn, as in the paper.
+most" there is what printed labels reach in the mean over the draws and these datasets if every leaf is pure; ten folds
+can be above it by chance. Ties of votes of `mrf-plain` are drawn, as in the paper.
 
 ![Accuracy by number of trees](plots/figure-5.svg)
 """

@@ -60,19 +60,24 @@ def critical_difference(n_datasets: int, n_methods: int) -> float:
     return quantile * math.sqrt(n_methods * (n_methods + 1) / (6 * n_datasets))
 
 
-def signed_rank_mark(ours: Sequence[float], theirs: Sequence[float]) -> str:
+def signed_rank_mark(
+    ours: Sequence[float], theirs: Sequence[float], *, level: float = LEVEL
+) -> str:
     """The mark of ``ours`` beside ``theirs`` by Wilcoxon's signed-rank test on pairs,
-    two-sided at :data:`LEVEL`.
+    two-sided.
 
     Args:
         ours: accuracies on folds.
         theirs: accuracies on the same folds.
+        level: of the test.
     """
     differences = np.round(np.subtract(ours, theirs), 9)
     differences = differences[differences != 0]
     ranks = stats.rankdata(np.abs(differences))
     return _mark(
-        signed_rank_probability(differences), float(ranks @ np.sign(differences))
+        signed_rank_probability(differences),
+        float(ranks @ np.sign(differences)),
+        level,
     )
 
 
@@ -109,7 +114,7 @@ def rank_sum_mark(ours: Sequence[float], theirs: Sequence[float]) -> str:
     )
 
 
-def _mark(probability: float, direction: float) -> str:
-    if not probability < LEVEL or direction == 0:
+def _mark(probability: float, direction: float, level: float = LEVEL) -> str:
+    if not probability < level or direction == 0:
         return NEITHER
     return BETTER if direction > 0 else WORSE

@@ -497,7 +497,7 @@ def _with_more_trees(values: Values, pair: Pair) -> Finding:
         "at small budgets, too, BMS-RF is “level with MRF or above it as the number of trees increases”, but for "
         f"{' and '.join(EXCEPTIONS)}.",
         said,
-        findings.by_majority(above),
+        findings.never_below(above),
         basis,
     )
 

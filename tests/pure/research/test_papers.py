@@ -6,6 +6,7 @@ import csv
 import re
 from collections import defaultdict
 from collections.abc import Mapping
+from fractions import Fraction
 from itertools import product
 from pathlib import Path
 
@@ -13,13 +14,16 @@ import numpy as np
 import pytest
 
 from grovekeeper_forests import catalogue
+from grovekeeper_forests.privacy.calibration import Terms
+from grovekeeper_forests.releases.forest.price import PlanRequest, plan
 from research import printed_pages, printed_tables
 from research.papers import __main__ as papers
-from research.papers import ablations, entrances
+from research.papers import ablations, entrances, literal_forests
 from research.papers.forests import catalogue as references
 from research.printed_tables import Cell
 from research.reference.literal_rules import TRUE_LOSS, vote_ceiling
 from research.runs import Task, load
+from tests.support.schemas import schema_of
 
 
 def test_every_printed_number_has_a_dataset_and_a_method_or_a_reason() -> None:
@@ -212,7 +216,7 @@ def test_declared_bounds_are_a_reason_where_runs_with_present_ones_are_near() ->
         }
 
 
-def test_errors_with_declared_bounds_are_farther_in_the_mean_but_not_on_cvr() -> None:
+def test_errors_with_declared_bounds_are_farther_but_not_on_cvr() -> None:
     runs = papers.accuracies(load(papers.RESULTS / "runs.csv", papers.PaperRun))
     text = (papers.RESULTS / "bojarski-table-1.csv").read_text(encoding="utf-8")
     of_present = {
@@ -225,8 +229,9 @@ def test_errors_with_declared_bounds_are_farther_in_the_mean_but_not_on_cvr() ->
             declared = abs(printed_pages.gap_of(cell, runs))
             place = cell.dataset, cell.method
             gains[cell.dataset].append(declared - of_present[place])
-    assert np.mean([*gains.values()]) > 0.5
-    assert np.mean(gains["CVR"]) < 0
+    assert {dataset for dataset, of in gains.items() if np.mean(of) < 0} == {"CVR"}
+    page = (papers.RESULTS / "paper-bojarski.md").read_text(encoding="utf-8")
+    assert "farther from the printed ones on every dataset but CVR" in page
 
 
 def test_pages_say_which_label_and_which_draw_a_table_has() -> None:
@@ -234,7 +239,7 @@ def test_pages_say_which_label_and_which_draw_a_table_has() -> None:
     assert "In this table, the label of Hepatitis is its documented class." in page
     assert page.count("In this table, the label of Hepatitis is histology.") == 2
     assert "`mrf-plain` with one label drawn for each leaf, as the journal" in page
-    assert "“too few runs” stands where their difference is below t · s · √1.1" in page
+    assert "features drawn with all their values, √D of them for Breiman+SE" in page
 
 
 @pytest.mark.parametrize(("n_trees", "n_classes"), [(1, 3), (3, 3), (4, 4), (5, 2)])
@@ -516,6 +521,37 @@ def test_the_cost_of_dropping_smooth_sensitivity_and_more_is_that_of_the_runs() 
     proof = " ".join(Path("docs/proofs/srt.md").read_text(encoding="utf-8").split())
     assert f"about {cost} more accurate than `srt`" in proof
     assert f"mean of {len(gains)} datasets" in proof
+    lost = max(
+        literal_forests.smooth_depth(*kinds) - _depth_of_srt(*kinds)
+        for kinds in NUMBERS_AND_CATEGORIES.values()
+    )
+    assert (lost, len(NUMBERS_AND_CATEGORIES)) == (5, len(gains))
+    assert "up to five levels are dropped" in catalogue.algorithm("srt").about.here
+    assert "up to five levels more" in proof
+    assert "one level deeper where there are numbers" in proof
+
+
+NUMBERS_AND_CATEGORIES = {
+    "adult": (6, 8), "bank": (7, 9), "banknote": (4, 0), "transfusion": (4, 0), "car": (0, 6),
+    "credit_default": (20, 3), "magic": (10, 0), "iris": (4, 0), "letter": (16, 0),
+    "mushroom": (0, 22), "nursery": (0, 8), "pendigits": (16, 0),
+    "wine": (13, 0),
+}  # fmt: skip
+"""Features of the datasets of table 1 of Huang, Lei and Kabán; published facts."""
+
+
+def _depth_of_srt(n_numbers: int, n_categories: int) -> int:
+    numbers = [
+        {"name": f"n{place}", "type": "numeric", "lower": 0, "upper": 1}
+        for place in range(n_numbers)
+    ]
+    words = [
+        {"name": f"c{place}", "type": "categorical", "categories": ["a", "b"]}
+        for place in range(n_categories)
+    ]
+    request = PlanRequest("srt", {}, Terms(Fraction(2)), 1_000)
+    planned = plan(request, schema_of(*numbers, *words, classes=["x", "y"]))
+    return int(planned.parameters["max_depth"])
 
 
 def test_a_reason_needs_a_run_that_reaches_the_printed_number() -> None:

@@ -21,6 +21,13 @@ def test_the_pages_and_files_of_the_papers_are_those_of_the_committed_runs() -> 
         assert name.endswith(".csv") or "## Not explained" in text
 
 
+def test_the_overview_says_once_how_the_pages_are_read() -> None:
+    overview = entrances.OVERVIEW.read_text(encoding="utf-8")
+    assert entrances.with_reading(overview) == overview
+    assert overview.count("A run explains a difference that it brings below") == 1
+    assert overview.count("\n## ") == 4
+
+
 def test_every_paper_has_one_page_and_every_file_is_named_on_one() -> None:
     pages = {path.stem: path.read_text("utf-8") for path in tables.RESULTS.glob("*.md")}
     assert pages.keys() == {paper.name for paper in entrances.PAPERS}

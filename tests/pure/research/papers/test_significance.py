@@ -249,6 +249,32 @@ def test_a_contest_counts_datasets_and_leaves_out_equal_ones() -> None:
     assert ranks_page.Contest.of([]).probability == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize(
+    ("ahead", "behind", "verdict"),
+    [
+        (True, "", "Holds"),
+        (False, "", "Not decided"),
+        (True, "Wdbc", "Holds"),
+        (False, "Zoo", "Does not hold"),
+    ],
+)
+def test_a_number_of_leads_is_refuted_by_a_marked_dataset_that_is_behind(
+    ahead: bool, behind: str, verdict: str
+) -> None:
+    """The paper marks Zoo and not Wdbc."""
+    accuracies = {
+        cell.plain.key: [
+            0.5 + 0.001 * fold + 0.01 * (method == "BMS-RF") * lead
+            for fold in range(30)
+        ]
+        for (dataset, method), cell in ranks_page.cells_of("bms-3").items()
+        if cell.plain is not None
+        for lead in [-1 if dataset == behind else int(ahead)]
+    }
+    _, ours, _ = ranks_page.statements_of_song(accuracies)
+    assert (ours.verdict, "on Zoo." in ours.ours) == (verdict, behind == "Zoo")
+
+
 def test_statements_on_printed_numbers_are_judged() -> None:
     verdicts = {
         finding.stated.partition("”")[0]: finding.verdict

@@ -344,8 +344,8 @@ class LabelledRandomTrees(PathForest):
         ),
         here=(
             "Random trees on hashed parts of the rows; labels by permute-and-flip on counts. Smooth sensitivity, a "
-            "child for every category, ranges of the values present and one level are dropped, at a cost of 5 points "
-            "at ε = 2 in the mean over 13 datasets; which of them costs it is not measured."
+            "child for every category, ranges of the values present and up to five levels are dropped, at a cost of 5 "
+            "points at ε = 2 in the mean over 13 datasets; which of them costs it is not measured."
         ),
         proof="docs/proofs/srt.md",
         results="docs/results/papers.md",
@@ -369,7 +369,7 @@ class LabelledRandomTrees(PathForest):
         self, settled: dict[str, Value], facts: PublicFacts
     ) -> tuple[str, ...]:
         """Fills in the depth by the paper's rule, from the public features of the
-        schema; the paper's code takes one level more.
+        schema; beside numbers the paper's code takes one level more.
 
         For m numeric features, the rule takes the smallest d for which a path of d
         random features is expected to leave at most half of the m untested, m(1 −
