@@ -61,6 +61,10 @@ MAX_FIELDS_BEFORE_FILE = 16  # Fields before the file of a form, which has eight
 MAX_FORM_COLUMNS = 200
 # Charges in the plot of a dataset; earlier charges are in the pages of its ledger
 MAX_SHOWN_CHARGES = 200
+PACE_DAYS = 30  # Days whose charges say when a budget ends
+MIN_PACE_DAYS = 7  # Days since the first charge before they say so
+MAX_PACE_DAYS = 3650  # Days ahead for which they say so
+MAX_PACE_ENTRIES = 1000  # Newest entries of an account among which they are found
 MAX_SPENT_GROUPS = 500  # Groups in which an answer adds up the charges of an account
 MAX_SHOWN_SAME_COLUMNS = 5  # Datasets of the same columns that a warning names
 MAX_SHOWN_PAIRS = 256  # Pairs of cells of two partitions that a page shows as a grid

@@ -144,6 +144,7 @@ def budgets(
             dataset=item.id,
             dataset_name=item.name,
             account=item.account,
+            pace=item.pace,
             population=item.population,
             protects=item.protects,
             **vars(standing),

@@ -2,7 +2,7 @@
 
 from app.wire.approvals import ApprovalOut
 from app.wire.base import Answer, DecimalText, OfDataset
-from app.wire.datasets import AccountOut
+from app.wire.datasets import AccountOut, PaceOut
 from app.wire.jobs import ListedJob
 from grovekeeper_common.limit_words import LimitedBy
 
@@ -42,6 +42,7 @@ class BudgetOut(OfDataset):
     """
 
     account: AccountOut
+    pace: PaceOut | None
     population: str | None
     protects: str
     role: str | None

@@ -300,6 +300,16 @@ class AccountOut(Answer):
     limited_by: LimitedBy
 
 
+class PaceOut(Answer):
+    """What the tightest cell was charged in the last ``days``, and the day on which what
+    is left ends at this pace; null if that is more than ten years ahead.
+    """
+
+    days: int
+    charged: DecimalText
+    ends_on: str | None
+
+
 class DeclarationOut(Answer):
     """What a declaration would become: its account and guarantee, its rounded sizes,
     and what a reader should know.
@@ -321,13 +331,15 @@ class DatasetOut(Answer):
     """Public facts of a dataset and its balance.
 
     ``continues`` is the erased dataset of the same name whose spent budget counts in
-    this account, if there is one.
+    this account, if there is one. ``pace`` counts at most 30 days, and those since the
+    first charge only; it is null until they are 7, and without a charge in them.
     """
 
     id: str
     name: str
     continues: str | None
     account: AccountOut
+    pace: PaceOut | None
     schema_: Annotated[JsonObject, Field(alias="schema", serialization_alias="schema")]
     adjacency: str
     privacy_unit: JsonObject

@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from decimal import Decimal
 from itertools import combinations
 
 from app.access.grants import (
@@ -16,15 +14,13 @@ from app.access.grants import (
 )
 from app.api.pages import pictures, words
 from app.api.pages.rendering import Visit
-from app.core import limits, stamps
+from app.core import limits
 from app.services.authorization import has_role
 from app.services.datasets import show
-from app.services.ledger.spend_history import Spend
-from app.wire.ledger import BalanceOut, CellOut, PartitionBalance
+from app.wire.ledger import CellOut, PartitionBalance
 from app.wire.uploads import UploadList
 from grovekeeper_common.declared_labels import labels_of, number_in_words
 from grovekeeper_common.json_types import JsonMapping, JsonObject
-from grovekeeper_forests.amounts import SYMBOLS
 
 
 def shown_dataset(visit: Visit, reference: str) -> JsonObject:
@@ -112,30 +108,6 @@ def _values(feature: JsonMapping) -> str:
     else:
         values = _between(feature)
     return f"{values}, or missing" if feature.get("missing") else values
-
-
-_PACE_DAYS = 30
-_MANY_DAYS = 3650
-
-
-def pace_of(spent: Spend, balance: BalanceOut, now: datetime) -> str:
-    """What the tightest cell was charged in the last days, and when what is left ends at
-    this pace; empty without a charge, where nothing is left, and where not all charges of
-    these days are known.
-    """
-    since = stamps.to_text(now - timedelta(days=_PACE_DAYS))
-    recent = [charge for charge in spent.charges if charge.at >= since]
-    steps = [Decimal(charge.amount) for charge in recent if charge.covers]
-    is_cut = len(recent) == len(spent.charges) and not spent.are_all
-    if is_cut or not steps or balance.remaining == "0":
-        return ""
-    charged = sum(steps, Decimal(0))
-    days = _PACE_DAYS * Decimal(balance.remaining) / charged
-    end = "lasts for more than ten years"
-    if days < _MANY_DAYS:
-        end = f"ends about {words.day(stamps.to_text(now + timedelta(float(days))))}"
-    amount = f"{words.plain(charged)} {SYMBOLS[balance.unit]}"
-    return f"{amount} was charged in the last {_PACE_DAYS} days. At this pace, what is left {end}."
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,6 @@ from app.api.pages.dataset_view import (
     Grid,
     declared_columns,
     grid_of,
-    pace_of,
     pairs_of,
     shown_dataset,
     shown_partitions,
@@ -140,18 +139,16 @@ def show_dataset(
     above = of_every_tab(visit, dataset, "Overview")
     shown, balance = above["dataset"], above["balance"]
     spent = if_permitted(lambda: spend_history.list_charges(*visit.by, shown["id"]))
-    plot, pace = None, ""
+    plot = None
     if spent is not None and balance is not None:
-        now = stamps.now()
-        plot = pictures.spend(spent, balance.model_dump(), stamps.to_text(now))
-        pace = pace_of(spent, balance, now)
+        now = stamps.to_text(stamps.now())
+        plot = pictures.spend(spent, balance.model_dump(), now)
     return visit.page(
         "dataset",
         **above,
         columns=declared_columns(shown["schema"]),
         spent=spent,
         plot=plot,
-        pace=pace,
         partitions=[]
         if balance is None
         else shown_partitions(balance.partitions, balance.cap),

@@ -33,7 +33,7 @@ from grovekeeper_common import odds_words, scope_words
 from grovekeeper_common.job_words import REASONS
 from grovekeeper_common.limit_words import limit_in_words
 from grovekeeper_common.number_words import few_digits, share_in_words
-from grovekeeper_common.time_words import hour_in_words
+from grovekeeper_common.time_words import hour_in_words, pace_in_words
 from grovekeeper_forests.amounts import SYMBOLS
 from grovekeeper_forests.errors import GrovekeeperError
 
@@ -172,6 +172,7 @@ def _environment() -> Environment:
         "budget_bar": pictures.budget_bar, "odds_scale": pictures.odds_scale, "meter": pictures.meter,
         "share_class": pictures.share_class,
         "recovered_shares": pictures.recovered_shares, "limit_in_words": limit_in_words,
+        "pace_in_words": pace_in_words,
         "query_of": words.query_of, "limited": words.limited, "tree_of": tree_of,
         "reasons": REASONS,
     }  # fmt: skip

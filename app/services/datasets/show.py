@@ -18,13 +18,15 @@ from app.core.preconditions import etag_of
 from app.core.sealed_files import SealedFile, StorageKeys
 from app.datasets import catalog, row_files
 from app.datasets.catalog import DatasetFilter, EpochRow
+from app.db.database import transaction_time
 from app.ledger import populations, statements, tables
 from app.services.authorization import authorized_dataset
 from app.services.datasets.upload import stored_uploads
 from app.services.guarantees import of_large_amount
 from app.services.installation import Installation
+from app.services.ledger.pace import paces
 from app.services.pagination import PageRequest, page_of
-from app.wire.datasets import DatasetList, DatasetOut
+from app.wire.datasets import DatasetList, DatasetOut, PaceOut
 from app.wire.uploads import (
     EpochOverlap,
     ListedUpload,
@@ -150,7 +152,7 @@ def dataset_out(
 
 def declared_out(dataset: catalog.Dataset, balance: statements.Balance) -> DatasetOut:
     """Formats the public facts of a dataset that is not declared yet."""
-    return _out(dataset, balance, (), continues=None)
+    return _out(dataset, balance, (), continues=None, pace=None)
 
 
 def _all_out(
@@ -161,12 +163,17 @@ def _all_out(
     balances = statements.balances_for(session, ids, principal.key_id)
     epochs = catalog.epochs_of_each(session, ids)
     continued = tables.continued_by(session, ids)
-    shown = []
-    for dataset in datasets:
-        id_ = dataset.id
-        continues = continued.get(id_)
-        shown.append(_out(dataset, balances[id_], epochs[id_], continues=continues))
-    return shown
+    pace = paces(session, balances, at=transaction_time(session))
+    return [
+        _out(
+            dataset,
+            balances[dataset.id],
+            epochs[dataset.id],
+            continues=continued.get(dataset.id),
+            pace=pace.get(dataset.id),
+        )
+        for dataset in datasets
+    ]
 
 
 def _out(
@@ -175,6 +182,7 @@ def _out(
     epochs: Sequence[EpochRow],
     *,
     continues: str | None,
+    pace: PaceOut | None,
 ) -> DatasetOut:
     row = dataset.row
     large = of_large_amount(
@@ -188,6 +196,7 @@ def _out(
             "name": row.name,
             "continues": continues,
             "account": balance.unless_erased(is_erased=dataset.is_deleted).shown,
+            "pace": pace,
             "schema": row.schema,
             "adjacency": dataset.adjacency.value,
             "privacy_unit": dataset.privacy_unit,

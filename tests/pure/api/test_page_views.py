@@ -1,6 +1,5 @@
 """What pages show: sentences, rows and links that templates print as they are."""
 
-from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +11,6 @@ from app.api.pages import words
 from app.api.pages.dataset_view import (
     declared_columns,
     grid_of,
-    pace_of,
     pairs_of,
     shown_uploads,
 )
@@ -46,13 +44,14 @@ from app.core.errors import (
 )
 from app.services.ledger.history import EntryPage, ListedEntry
 from app.wire.attention import AttentionOut, BudgetOut
-from app.wire.datasets import AccountOut
+from app.wire.datasets import AccountOut, PaceOut
 from app.wire.jobs import ListedJob
 from app.wire.ledger import CellOut, DetailedEntryOut, PartitionBalance
 from app.wire.models import FeatureUseOut
 from app.wire.uploads import ListedUpload, UploadList
 from grovekeeper_common.limit_words import LimitedBy
 from grovekeeper_common.number_words import share_in_words
+from grovekeeper_common.time_words import pace_in_words
 
 SCHEMA: dict[str, Any] = {
     "features": [
@@ -216,6 +215,7 @@ def _budget(largest: str, limited_by: LimitedBy, *, has_rows: bool = True) -> Bu
         dataset="ds_a",
         dataset_name="census",
         account=account,
+        pace=PaceOut(days=12, charged="0.5", ends_on="2027-01-29"),
         population="patients",
         protects="row",
         role="analyst",
@@ -243,6 +243,20 @@ def test_a_row_of_budgets_says_what_fits(
     assert (row.fits, row.why, row.state) == (fits, why, state)
     assert (row.words, row.left) == ("1.25 of 3 ε charged, 0.5 reserved", "1.25 ε")
     assert budget_row(_budget("1", "cap", has_rows=False)).state == "no rows yet"
+
+
+def test_a_table_of_budgets_says_when_what_is_left_ends() -> None:
+    source = '{% from "parts.html" import budget_table %}{{ budget_table("", [row]) }}'
+    template = _environment().from_string(source)
+    budget = _budget("1", "cap")
+    said = "ends about <time>2027-01-29</time>"
+    assert said in template.render(row=budget_row(budget))
+    for pace in (
+        None,
+        budget.pace and budget.pace.model_copy(update={"ends_on": None}),
+    ):
+        without = budget.model_copy(update={"pace": pace})
+        assert "ends about" not in template.render(row=budget_row(without))
 
 
 def _job(**changes: Any) -> ListedJob:
@@ -525,37 +539,10 @@ def test_models_side_by_side_show_a_feature_in_every_model_that_looks_at_it() ->
     assert words["f18"] == [share_in_words(0.5**19), "25.0 %"]
 
 
-def _charges(*charges: tuple[str, str, bool], are_all: bool = True) -> Any:
-    """Charges of a spend: their time, amount, and whether the tightest cell pays."""
-    return SimpleNamespace(
-        charges=[
-            SimpleNamespace(at=at, amount=amount, covers=covers)
-            for at, amount, covers in charges
-        ],
-        are_all=are_all,
-    )
-
-
-def test_the_pace_of_a_budget_is_that_of_the_last_days_in_the_tightest_cell() -> None:
-    now = datetime(2026, 11, 30, 12, tzinfo=UTC)
-    spent = _charges(
-        ("2026-09-01T00:00:00.000000Z", "1", True),
-        ("2026-11-10T00:00:00.000000Z", "0.25", True),
-        ("2026-11-20T00:00:00.000000Z", "0.25", False),
-        ("2026-11-30T00:00:00.000000Z", "0.25", True),
-    )
-
-    def pace(remaining: str, charges: Any = spent) -> str:
-        balance: Any = SimpleNamespace(remaining=remaining, unit="epsilon")
-        return pace_of(charges, balance, now)
-
-    said = "0.5 ε was charged in the last 30 days. At this pace, what is left"
-    assert pace("1") == f"{said} ends about 2027-01-29."
-    assert pace("0") == ""
-    assert pace("1e12") == f"{said} lasts for more than ten years."
-    assert pace("1", _charges()) == ""
-    old = _charges(("2026-09-01T00:00:00.000000Z", "1", True))
-    assert pace("1", old) == ""
-    # earlier charges of the last days are not known
-    cut = _charges(("2026-11-30T00:00:00.000000Z", "1", True), are_all=False)
-    assert pace("1", cut) == ""
+def test_the_pace_of_a_budget_is_a_sentence_about_its_last_days() -> None:
+    pace = {"days": 12, "charged": "0.5", "ends_on": "2027-01-29"}
+    said = "0.5 ε was charged in the last 12 days. At this pace, what is left"
+    assert pace_in_words(pace, "ε") == f"{said} ends about 2027-01-29."
+    endless = pace | {"ends_on": None}
+    assert pace_in_words(endless, "ε") == f"{said} lasts for more than ten years."
+    assert pace_in_words(None, "ε") == ""

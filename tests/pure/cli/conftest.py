@@ -39,6 +39,7 @@ DATASET = {
     "id": "ds_1",
     "name": "census",
     "account": ACCOUNT,
+    "pace": {"days": 12, "charged": "0.5", "ends_on": "2027-01-29"},
     "schema": {
         "features": [
             {

@@ -42,10 +42,16 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
         ["datasets", "erase-upload", "census", "ep_1", "--yes"],
         ["erased the rows of upload ep_1 from census", "stays."],
     ),
-    (["datasets", "list"], ["census", "ds_1", "1.5"]),
+    (["datasets", "list"], ["census", "ds_1", "1.5", "ends about", "2027-01-29"]),
     (
         ["datasets", "show", "census"],
-        ["shard (10 hash cells)", "0 to 120", "Female, Male, or missing", "1.5 ε"],
+        [
+            "shard (10 hash cells)",
+            "0 to 120",
+            "Female, Male, or missing",
+            "1.5 ε",
+            "0.5 ε was charged in the last 12 days.",
+        ],
     ),
     (["datasets", "delete", "census", "--yes"], ["erased the rows of census"]),
     (

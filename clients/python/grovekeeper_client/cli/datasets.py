@@ -16,6 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from grovekeeper_client import declarations, dummies
+from grovekeeper_client.amounts import SYMBOLS
 from grovekeeper_client.cli.command import (
     AttemptOption,
     Client,
@@ -44,6 +45,7 @@ from grovekeeper_common.json_types import JsonMapping, JsonObject
 from grovekeeper_common.limit_words import limit_in_words
 from grovekeeper_common.number_text import number_of
 from grovekeeper_common.number_words import counted
+from grovekeeper_common.time_words import pace_in_words
 
 _STAYS = (
     "What was spent on them stays spent. If a job has read them or waits to, the places of their units stay taken, and "
@@ -555,11 +557,18 @@ def list_datasets(
         lambda client: client.datasets(name=name, population=population, role=role),
     )
     rows = [
-        [item["name"], item["id"], *balance_cells(item["account"]), erased(item)]
+        [
+            item["name"],
+            item["id"],
+            *balance_cells(item["account"]),
+            (item["pace"] or {}).get("ends_on") or "",
+            erased(item),
+        ]
         for item in datasets
     ]
+    amounts = ["cap", "charged", "reserved", "remaining", "ends about"]
     call.output.table(
-        ["name", "id", "accountant", "cap", "charged", "reserved", "remaining", ""],
+        ["name", "id", "accountant", *amounts, ""],
         rows,
         empty="no datasets; declare one with: grovekeeper datasets create DECLARATION.json",
     )
@@ -593,6 +602,8 @@ def show(call: Remote, dataset: DatasetArgument) -> None:
             "uploads": len(answer["epochs"]),
             "label": "; ".join(map(_label, labels_of(answer["schema"]))),
             **_account_facts(answer["account"]),
+            "pace": pace_in_words(answer["pace"], SYMBOLS[answer["account"]["unit"]])
+            or None,
             **({"guarantee": printed} if printed else {}),
         }
     )
