@@ -246,22 +246,18 @@ def highest_cap(session: Session, account_id: str) -> Limit:
     Outputs that were released under a cap are covered by that cap, even if it was
     lowered afterwards (docs/proofs/caps.md).
     """
-    row = tables.account(session, account_id)
-    return Limit(
-        Amount(row.accountant, kept_states.state_of(session, row).highest_cap),
-        row.split_delta,
-    )
+    return _highest_cap(session, tables.account(session, account_id))
 
 
 def highest_caps(session: Session, account_ids: Sequence[str]) -> dict[str, Limit]:
     """The highest caps of several accounts, by id; see :func:`highest_cap`."""
-    return {
-        row.id: Limit(
-            Amount(row.accountant, kept_states.state_of(session, row).highest_cap),
-            row.split_delta,
-        )
-        for row in tables.accounts(session, account_ids)
-    }
+    rows = tables.accounts(session, account_ids)
+    return {row.id: _highest_cap(session, row) for row in rows}
+
+
+def _highest_cap(session: Session, row: AccountRow) -> Limit:
+    highest_cap = kept_states.state_of(session, row).highest_cap
+    return Limit(Amount(row.accountant, highest_cap), row.split_delta)
 
 
 def detail(
@@ -328,12 +324,11 @@ def printable_of_each(session: Session, account_ids: Sequence[str]) -> dict[str,
     """The :func:`printable_at` limits of several accounts, by id. Only ``pure``
     accounts need their loads.
     """
-    rows = {row.id: row for row in tables.accounts(session, account_ids)}
     limits = {}
-    for row in rows.values():
+    for row in tables.accounts(session, account_ids):
         now = kept_states.state_of(session, row)
         load = now.budget.whole.load if row.accountant == pure.NAME else 0
-        highest = Limit(Amount(row.accountant, now.highest_cap), row.split_delta)
+        highest = _highest_cap(session, row)
         limits[row.id] = printable_at(highest, cap=now.cap, load=load)
     return limits
 

@@ -1,10 +1,12 @@
 """Reads and writes tables of predictions as Arrow IPC streams, and writes released
 numbers, in the process of the service.
 
-A stream may be hostile. Four rules bound its cost, each checked before the library acts
+A stream may be hostile. Five rules bound its cost, each checked before the library acts
 on the part in question:
 
 * Messages are counted, and none is compressed.
+* What the library builds of names and metadata has no more bytes than a body may have,
+  although a schema can refer to one text a million times.
 * Columns are numbers or strings, in a dictionary or not.
 * The columns of all record batches together refer to no more bytes than a body may
   have, although they can share bytes, and so can the cells of a column of views.
@@ -12,7 +14,7 @@ on the part in question:
 """
 
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,13 +54,14 @@ _READ_OUT, _COUNTS = b"read_out", b"counts"
 _OF_TEXTS = ("string", "dictionary of strings")
 _OF_NUMBERS = ("integer", "float")
 _OF_DATES = ("date", "timestamp without a zone", *_OF_TEXTS)
-(
-    _HEADER_OF_MESSAGE,
-    _BATCH_OF_DICTIONARY,
-    _COMPRESSION_OF_BATCH,
-    _IS_DELTA_OF_DICTIONARY,
-) = 2, 1, 3, 2
-"""Positions of members in the tables of ``Message.fbs``."""
+_SCHEMA, _DICTIONARY = 1, 2
+"""Kinds of messages."""
+
+_WITH_TEXT = (10, 14)
+"""Kinds of types whose second member is a text or a list: timestamps and unions."""
+
+_BUILT_BYTES = 1024
+"""What a field or a pair of metadata takes at most, besides its texts."""
 
 
 @dataclass(frozen=True)
@@ -239,6 +242,7 @@ def read(body: bytes, declared: Schema) -> ArrowTable:
         TypeError,
         LookupError,
         EOFError,
+        RecursionError,
         struct.error,
     ):
         pass  # the text of the library's error may quote cells
@@ -301,37 +305,81 @@ def _array(kind: pa.DataType, values: NDArray[Any]) -> pa.Array:
 
 
 def _check_messages(body: bytes) -> None:
-    source = pa.BufferReader(body)
-    for n_messages, message in enumerate(
-        pa_ipc.MessageReader.open_stream(source), start=1
-    ):
+    n_bytes = 0
+    for n_messages, metadata in enumerate(_messages(memoryview(body)), start=1):
         if n_messages > limits.MAX_PREDICTION_MESSAGES:
             raise TooLarge(
                 "the number of messages of the stream", limits.MAX_PREDICTION_MESSAGES
             )
-        if message.type != "schema":
-            _check_batch(
-                memoryview(message.metadata), is_dictionary=message.type == "dictionary"
-            )
-    if source.tell() != len(body):
+        for n_built in _built(metadata):
+            n_bytes += n_built
+            if n_bytes > limits.MAX_PREDICTION_BODY_BYTES:
+                raise TooLarge(
+                    "the bytes of names and metadata", limits.MAX_PREDICTION_BODY_BYTES
+                )
+
+
+def _messages(body: memoryview) -> Iterator[memoryview]:
+    """The metadata of each message, a FlatBuffer that nobody has verified yet.
+
+    Not by the library's reader, which makes texts of metadata at once.
+    """
+    at = 0
+    while at < len(body):
+        (n_bytes,) = struct.unpack_from("<i", body, at)
+        at += 4
+        if n_bytes == -1:  # the mark before every length, in all but old streams
+            (n_bytes,) = struct.unpack_from("<i", body, at)
+            at += 4
+        if n_bytes == 0:
+            break
+        metadata = body[at : at + n_bytes]
+        yield metadata
+        n_of_body = _number(metadata, _target(metadata, 0), 3, "<q")
+        if min(n_bytes, n_of_body) < 0:
+            break
+        at += n_bytes + n_of_body
+    if at != len(body):
         raise MalformedRequest("bytes follow the end of the stream")
 
 
-def _check_batch(metadata: memoryview, *, is_dictionary: bool) -> None:
-    """Refuses a compressed batch, and a dictionary that continues an earlier one.
+def _built(metadata: memoryview) -> Iterator[int]:
+    """The bytes of each thing that the library builds of the metadata of a message.
 
-    pyarrow says neither of a message. It has verified that every offset in
-    ``metadata``, a FlatBuffer, is inside.
+    Refuses a compressed batch, and a dictionary that continues an earlier one: pyarrow
+    says neither of a message.
     """
-    batch = _member(metadata, _target(metadata, 0), _HEADER_OF_MESSAGE)
-    batch = _target(metadata, batch)
-    if is_dictionary:
-        is_delta = _member(metadata, batch, _IS_DELTA_OF_DICTIONARY)
-        if is_delta and metadata[is_delta]:
+    message = _target(metadata, 0)
+    yield from _pairs(metadata, message, 4)
+    header = _target(metadata, _member(metadata, message, 2))
+    kind = _number(metadata, message, 1)
+    if kind == _SCHEMA:
+        yield from _pairs(metadata, header, 2)
+        yield from _fields(metadata, header, 1)
+        return
+    if kind == _DICTIONARY:
+        if _number(metadata, header, 2):
             raise InvalidRequest.at("", "dictionary-delta")
-        batch = _target(metadata, _member(metadata, batch, _BATCH_OF_DICTIONARY))
-    if _member(metadata, batch, _COMPRESSION_OF_BATCH):
+        header = _target(metadata, _member(metadata, header, 1))
+    if _member(metadata, header, 3):
         raise InvalidRequest.at("", "compressed")
+
+
+def _fields(buffer: memoryview, table: int, index: int) -> Iterator[int]:
+    for place in _list(buffer, table, index):
+        field = _target(buffer, place)
+        yield _BUILT_BYTES + len(_list(buffer, field, 0))
+        if _number(buffer, field, 2) in _WITH_TEXT:
+            kind = _target(buffer, _member(buffer, field, 3))
+            yield len(_list(buffer, kind, 1))
+        yield from _pairs(buffer, field, 6)
+        yield from _fields(buffer, field, 5)
+
+
+def _pairs(buffer: memoryview, table: int, index: int) -> Iterator[int]:
+    for place in _list(buffer, table, index):
+        texts = (_list(buffer, _target(buffer, place), member) for member in (0, 1))
+        yield _BUILT_BYTES + sum(map(len, texts))
 
 
 def _target(buffer: memoryview, at: int) -> int:
@@ -349,6 +397,22 @@ def _member(buffer: memoryview, table: int, index: int) -> int:
         return 0
     (offset,) = struct.unpack_from("<H", buffer, places + place)
     return table + int(offset) if offset else 0
+
+
+def _number(buffer: memoryview, table: int, index: int, form: str = "B") -> int:
+    """A member that is a number, or its default."""
+    at = _member(buffer, table, index)
+    return int(struct.unpack_from(form, buffer, at)[0]) if at else 0
+
+
+def _list(buffer: memoryview, table: int, index: int) -> range:
+    """The places of a list of offsets; of a text, as many as it has bytes."""
+    at = _member(buffer, table, index)
+    if not at:
+        return range(0)
+    at = _target(buffer, at)
+    (length,) = struct.unpack_from("<I", buffer, at)
+    return range(at + 4, at + 4 + 4 * length, 4)
 
 
 def _check_columns(schema: pa.Schema, declared: Schema) -> None:

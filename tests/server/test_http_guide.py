@@ -86,7 +86,7 @@ def test_the_documented_limits_equal_those_of_the_code() -> None:
         f"and {limits.MAX_PREDICTION_BODY_NODES:,} values and names (fewer for narrow models) per prediction, in Arrow "
         f"{limits.MAX_PREDICTION_MESSAGES:,} messages and {limits.MAX_PREDICTION_ARRAYS:,} record batches times "
         "columns, which together refer to "
-        f"{limits.MAX_PREDICTION_BODY_BYTES // mebi} MiB; "
+        f"{limits.MAX_PREDICTION_BODY_BYTES // mebi} MiB, as names and metadata do; "
         f"{limits.MAX_JSON_BODY_BYTES // 1024} "
         f"KiB and {limits.MAX_JSON_BODY_NODES:,} values and names per other JSON body, {limits.MAX_JSON_DEPTH} levels "
         f"of nesting, {limits.MAX_JSON_MEMBERS} members per object; "

@@ -313,13 +313,11 @@ def _files(
     store = installation.files
     key = dataset.data_key(keys)
     printed = row_files.printed(store, dataset.id)
-    files = {}
-    for epoch_id in catalog.upload_ids(session, dataset.id):
-        if epoch_id in printed:
-            files[epoch_id] = row_files.sealed_prints(
-                store, dataset.id, epoch_id, key=key
-            )
-    return files
+    return {
+        epoch_id: row_files.sealed_prints(store, dataset.id, epoch_id, key=key)
+        for epoch_id in catalog.upload_ids(session, dataset.id)
+        if epoch_id in printed
+    }
 
 
 def _overlap_out(

@@ -22,7 +22,7 @@ from app.db.locks import lock_rows
 from app.jobs import queue
 from app.jobs.queue import Claim
 from app.jobs.tables import JobPart, JobRow
-from app.ledger import kept_states, reservations, rules, statements, tables
+from app.ledger import kept_states, reservations, rules, tables
 from app.ledger.tables import ReservationRow
 from app.registry import releases
 from app.services.authorization import require_submitter
@@ -235,13 +235,11 @@ def _is_part_paid(
     *,
     event: object,
 ) -> bool:
-    kept_states.require_declared(
-        session, tables.account(session, dataset.id), dataset.facts
-    )
+    account = tables.account(session, dataset.id)
+    kept_states.require_declared(session, account, dataset.facts)
     # The ledger states the accountant, and not the queue row: the row of a job has no
     # hash, so a changed name there would choose a cheaper arithmetic.
-    highest_cap = statements.highest_cap(session, dataset.id)
-    accountant = accountants.by_name(highest_cap.amount.accountant)
+    accountant = accountants.by_name(account.accountant)
     terms = replace(_terms(dataset, part.price), accountant=accountant.NAME)
     paid = JobPart(
         dataset=reservation.account_id,

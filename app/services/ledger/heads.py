@@ -378,7 +378,8 @@ class Heads:
             pinned = checkpoints.pinned_keys(session)
         has_heads = has_any(store)
         signer = open_signer(self._settings, pinned, make=not pinned and not has_heads)
-        folder = HeadFolder(store, pinned or [signer.verifier_key])
+        verifier_keys = pinned or [signer.verifier_key]
+        folder = HeadFolder(store, verifier_keys)
         try:
             heads = folder.read_all()
         except LedgerRewound as error:
@@ -394,9 +395,7 @@ class Heads:
                 ):
                     raise self._refusal(head.account_id)
             try:
-                confirm_erasures(
-                    session, log_of(store, signer, pinned or [signer.verifier_key])
-                )
+                confirm_erasures(session, log_of(store, signer, verifier_keys))
             except OSError as error:
                 raise InstallationError(
                     f"the records of erasures cannot be kept: {why(error)}"

@@ -4,6 +4,7 @@ its bytes.
 
 import itertools
 import json
+import resource
 import struct
 from dataclasses import replace
 from types import SimpleNamespace
@@ -31,6 +32,7 @@ from grovekeeper_forests.errors import (
     ParameterInvalid,
     ParameterProblem,
 )
+from tests.support.arrow_schemas import repeating
 from tests.support.columnar import stream_of
 from tests.support.schemas import schema_of, sized
 
@@ -279,6 +281,24 @@ def test_a_compressed_stream_is_refused_before_it_is_unpacked(codec: str) -> Non
             arrow_tables.read(body, SCHEMA)
         assert [error.problem for error in refused.value.errors] == ["compressed"]
         assert pa.total_allocated_bytes() <= before
+
+
+@pytest.mark.parametrize(
+    "what", ["name", "child", "zone", "message", "schema", "field"]
+)
+def test_a_schema_that_refers_to_one_text_many_times_is_refused(what: str) -> None:
+    """The library makes a text of each reference: 66 KB would become 64 MB."""
+    body = repeating(what, 1_000, n_bytes=64_000)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(TooLarge, match="names and metadata"):
+        arrow_tables.read(body, SCHEMA)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 16 * 1024
+
+
+@pytest.mark.parametrize("what", ["message", "schema", "field"])
+def test_metadata_of_few_bytes_are_read(what: str) -> None:
+    read = arrow_tables.read(repeating(what, 100), SCHEMA)
+    assert list(read.columns) == ["aaa"]
 
 
 def test_a_dictionary_that_continues_another_is_refused() -> None:
