@@ -26,7 +26,9 @@ pytest_plugins = (
     "tests.support.covering",
     "tests.support.databases",
     "tests.support.environments",
+    "tests.support.forest_fixtures",
     "tests.support.forked_decoder",
+    "tests.support.set_limits",
 )
 
 if "TMPDIR" not in os.environ and (memory := folder_in_memory()):

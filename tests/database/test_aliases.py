@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from app.access.grants import Principal
-from app.core import limits
 from app.core.errors import (
     ChangedMeanwhile,
     InvalidRequest,
@@ -37,6 +36,7 @@ from tests.support.crash_scene import ADMIN, OWNER, STRANGER, Scene
 from tests.support.databases import on_one_database
 from tests.support.locks import assert_locks_in_order
 from tests.support.ruled import SECOND, grant
+from tests.support.set_limits import SetLimit
 
 pytestmark = [pytest.mark.contract, pytest.mark.in_turn("database_url")]
 
@@ -215,9 +215,9 @@ def test_a_text_that_is_no_address_is_no_model(
 
 @on_one_database
 def test_the_number_of_aliases_is_limited(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch
+    installation: Installation, set_limit: SetLimit
 ) -> None:
-    monkeypatch.setattr(limits, "MAX_ALIASES", 1)
+    set_limit("MAX_ALIASES", 1)
     bank = people.declared(installation)
     _trained(installation, bank, "md_1", "md_2")
     _put(installation, bank["id"], "a", "md_1")
@@ -226,11 +226,9 @@ def test_the_number_of_aliases_is_limited(
     _put(installation, bank["id"], "a", "md_2")
 
 
-def test_a_removed_alias_leaves_its_place(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_removed_alias_leaves_its_place(scene: Scene, set_limit: SetLimit) -> None:
     """One analyst would otherwise use up the aliases of a dataset for ever."""
-    monkeypatch.setattr(limits, "MAX_ALIASES", 2)
+    set_limit("MAX_ALIASES", 2)
     installation, dataset = scene.installation, scene.dataset_id
     _trained(installation, {"id": dataset, "name": "census"}, "md_1", "md_2")
     grant(scene, "analyst")

@@ -40,6 +40,7 @@ from tests.support.crash_scene import ADMIN, OWNER, STRANGER, Scene, open_instal
 from tests.support.databases import on_one_database
 from tests.support.job_kinds import claimed, must_not_run, run_here
 from tests.support.ruled import SECOND, decided, grant, set_rules
+from tests.support.set_limits import SetLimit
 from tests.support.sweeping import expired_at
 from tests.support.two_datasets import Pair
 
@@ -397,11 +398,11 @@ def test_the_list_of_approvals_has_pages_in_order_of_submission(guarded: Scene) 
 
 @on_one_database
 def test_a_page_of_approvals_ends_where_their_tasks_are_large(
-    guarded: Scene, monkeypatch: pytest.MonkeyPatch
+    guarded: Scene, set_limit: SetLimit
 ) -> None:
     """A task may name thousands of uploads."""
     jobs = [_submitted(guarded, str(number), "0.6")[0] for number in range(2)]
-    monkeypatch.setattr(limits, "MAX_PAGE_BYTES", 1)
+    set_limit("MAX_PAGE_BYTES", 1)
     first = list_approvals(guarded.installation, OWNER, PageRequest(500))
     second = list_approvals(guarded.installation, OWNER, PageRequest(500, first.next))
     pages = [[approval.job for approval in page.approvals] for page in (first, second)]

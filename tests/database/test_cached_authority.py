@@ -14,7 +14,7 @@ import pytest
 
 from app.access import keys
 from app.access.keys import CachedAuthority
-from app.core import limits, stamps
+from app.core import stamps
 from app.registry.tables import ReleaseRow
 from app.services import models
 from app.services.authorization import authenticate_and_keep, cached
@@ -31,6 +31,7 @@ from app.wire.keys import KeyIn, RotationIn
 from grovekeeper_forests.errors import GrovekeeperError
 from tests.support.clocks import StoppedClock
 from tests.support.crash_scene import ADMIN, OWNER, Scene, open_installation
+from tests.support.set_limits import SetLimit
 
 pytestmark = pytest.mark.contract
 
@@ -80,7 +81,7 @@ class Predictor:
 
 @pytest.fixture
 def predictor(
-    scene: Scene, database_url: str, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, database_url: str, set_limit: SetLimit
 ) -> Iterator[Predictor]:
     with scene.installation.database.write() as session:
         for name in ("md_1", "md_2"):
@@ -94,7 +95,7 @@ def predictor(
             )  # fmt: skip
     second = open_installation(database_url, scene.installation.home)
     predictor = Predictor(scene, second)
-    monkeypatch.setattr(limits, "REVOCATION_S", _WAIT_S)
+    set_limit("REVOCATION_S", _WAIT_S)
     yield predictor
     second.close()
 
@@ -198,9 +199,9 @@ def test_an_entry_ends_before_a_revocation_is_answered(
 
 
 def test_a_known_key_ends_by_the_clock_of_the_database(
-    predictor: Predictor, monkeypatch: pytest.MonkeyPatch
+    predictor: Predictor, set_limit: SetLimit
 ) -> None:
-    monkeypatch.setattr(limits, "REVOCATION_S", math.inf)
+    set_limit("REVOCATION_S", math.inf)
     installation, clock = predictor.installation, predictor.clock
     with installation.database.read() as session:
         ends_at = installation.database.now(session) + timedelta(hours=1)

@@ -14,7 +14,6 @@ from subprocess import PIPE
 import pytest
 from sqlalchemy import select
 
-from app.core import limits
 from app.core.processes import Stop, code_digest
 from app.jobs.tables import WorkerRow
 from app.services.execution import run_job
@@ -33,6 +32,7 @@ from tests.support.asking import submit_training
 from tests.support.crash_scene import OWNER, Scene
 from tests.support.databases import on_one_database
 from tests.support.job_kinds import claimed, evaluation, profile, request, run, run_here
+from tests.support.set_limits import SetLimit
 
 pytestmark = pytest.mark.contract
 
@@ -137,7 +137,7 @@ def test_a_folder_that_cannot_be_written_costs_nothing(
 
 
 def test_a_worker_that_cannot_load_claims_one_job_and_no_other(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, set_limit: SetLimit
 ) -> None:
     jobs = [scene.submit_job(key=key) for key in "ab"]
     stop, n_attempts = Stop(), list[int]()
@@ -149,7 +149,7 @@ def test_a_worker_that_cannot_load_claims_one_job_and_no_other(
         raise CodeNotLoaded
 
     monkeypatch.setattr(supervise.CHILDREN, "load", load)
-    monkeypatch.setattr(limits, "LOAD_RETRY_S", 0)
+    set_limit("LOAD_RETRY_S", 0)
     claims = list[str]()
     claim_next = main.claim_next
     monkeypatch.setattr(
@@ -200,9 +200,9 @@ def test_a_worker_whose_code_was_replaced_charges_no_job_and_ends(
 
 
 def test_a_worker_that_cannot_load_is_not_counted(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, set_limit: SetLimit
 ) -> None:
-    monkeypatch.setattr(limits, "WORKER_NOTE_INTERVAL_S", 0.05)
+    set_limit("WORKER_NOTE_INTERVAL_S", 0.05)
     cannot_load = threading.Event()
     with main._seen(scene.installation, cannot_load):
         _until_counted(scene, 1)

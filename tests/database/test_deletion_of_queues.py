@@ -10,7 +10,6 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.orm import Session
 
-from app.core import limits
 from app.core.errors import BalanceMismatch, DatasetDeleted
 from app.jobs.states import JobState
 from app.jobs.tables import JobRow
@@ -25,6 +24,7 @@ from tests.support.job_kinds import (
     run_here,
     submitted_and_claimed,
 )
+from tests.support.set_limits import SetLimit
 from tests.support.two_datasets import Pair
 
 pytestmark = pytest.mark.contract
@@ -34,10 +34,10 @@ N_JOBS = 2 * N_BY_A_SWEEP + 7
 
 
 @pytest.fixture(autouse=True)
-def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+def _small_batches(set_limit: SetLimit) -> None:
     """A fifth of the production limits, so that a queue of a fifth has as many batches."""
-    monkeypatch.setattr(limits, "JOBS_ENDED_TOGETHER", N_TOGETHER)
-    monkeypatch.setattr(limits, "MAX_JOBS_ENDED_BY_A_SWEEP", N_BY_A_SWEEP)
+    set_limit("JOBS_ENDED_TOGETHER", N_TOGETHER)
+    set_limit("MAX_JOBS_ENDED_BY_A_SWEEP", N_BY_A_SWEEP)
 
 
 class _Killed(BaseException):

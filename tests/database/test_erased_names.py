@@ -42,6 +42,7 @@ from tests.support import evidence, reserving
 from tests.support.crash_scene import ADMIN, EVENT, OWNER, STRANGER, Scene
 from tests.support.databases import on_one_database
 from tests.support.export_writers import chained
+from tests.support.set_limits import SetLimit
 
 pytestmark = pytest.mark.contract
 
@@ -505,7 +506,7 @@ def test_an_account_with_an_opening_load_joins_a_population_with_it(
 
 
 def test_a_member_that_continues_raises_no_highest_cap(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch
+    installation: Installation, set_limit: SetLimit
 ) -> None:
     """So it joins where there is no room for one more cap."""
     erased = _declared(installation, population="people", **ZCDP)
@@ -513,9 +514,7 @@ def test_a_member_that_continues_raises_no_highest_cap(
     delete_dataset(installation, OWNER, erased.id)
     with installation.database.read() as session:
         people = show_population(installation, OWNER, "people").id
-        monkeypatch.setattr(
-            limits, "MAX_STEPS", statements.highest_cap(session, people).amount.steps
-        )
+        set_limit("MAX_STEPS", statements.highest_cap(session, people).amount.steps)
     _declared(installation, population="people", **ZCDP)
     with installation.database.read() as session:
         summary = evidence.verified(

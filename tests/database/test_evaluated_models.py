@@ -12,7 +12,6 @@ import pytest
 from cachetools import LRUCache
 from sqlalchemy.orm import Session
 
-from app.core import limits
 from app.core.errors import Unavailable
 from app.registry import store
 from app.registry.store import ArtifactLost, ArtifactStore
@@ -24,6 +23,7 @@ from tests.support.asking import show_evaluation_quote
 from tests.support.crash_scene import OWNER, STRANGER, Scene
 from tests.support.databases import on_one_database
 from tests.support.job_kinds import evaluation, model
+from tests.support.set_limits import SetLimit
 
 pytestmark = pytest.mark.contract
 
@@ -31,9 +31,11 @@ _KEYS = ("a", "b", "c")
 
 
 @pytest.fixture
-def small_cache(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def small_cache(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, set_limit: SetLimit
+) -> None:
     """The cache keeps one artifact."""
-    monkeypatch.setattr(limits, "MAX_CACHED_ARTIFACT_BYTES", 1)
+    set_limit("MAX_CACHED_ARTIFACT_BYTES", 1)
     monkeypatch.setattr(
         scene.installation.cache, "_loaded", LRUCache(1, getsizeof=store._size)
     )

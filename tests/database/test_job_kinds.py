@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
-from app.core import limits, stamps
+from app.core import stamps
 from app.core.errors import LeaseLost, NotFound, Unavailable
 from app.core.processes import Stop
 from app.datasets import private_rows
@@ -46,6 +46,7 @@ from tests.support.job_kinds import (
     run,
     run_here,
 )
+from tests.support.set_limits import SetLimit
 from tests.support.sweeping import expired_at
 
 pytestmark = [pytest.mark.contract, pytest.mark.in_turn("database_url")]
@@ -69,14 +70,14 @@ def test_models_are_laid_out_unreadable_to_others(scene: Scene) -> None:
 
 @on_one_database
 def test_models_that_nobody_asks_are_loaded_up_to_a_limit(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, set_limit: SetLimit
 ) -> None:
     cache = scene.installation.cache
     model(scene, "a")
     predict.prepare_newest(scene.installation)
     size = cache.size_bytes
     assert size > 0
-    monkeypatch.setattr(limits, "MAX_AHEAD_BYTES", size - 1)
+    set_limit("MAX_AHEAD_BYTES", size - 1)
     model(scene, "b")
     predict.prepare_newest(scene.installation)
     assert cache.size_bytes == size

@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy.exc import IntegrityError
 
 from app.access.grants import Principal
-from app.core import json_text, limits, stamps
+from app.core import json_text, stamps
 from app.core.errors import BudgetExceeded, NotFound, ReservationSettled
 from app.ledger import chain, statements, tables
 from app.ledger import reservations as ledger
@@ -27,6 +27,7 @@ from grovekeeper_forests.privacy.scope import WHOLE, Scope
 from tests.support import reserving, settling
 from tests.support.crash_scene import EVENT, OWNER, Scene, cell_balances, open_account
 from tests.support.databases import on_one_database
+from tests.support.set_limits import SetLimit
 
 pytestmark = pytest.mark.contract
 
@@ -371,10 +372,13 @@ def test_entries_are_answered_as_the_object_that_was_hashed(scene: Scene) -> Non
     "ask", [history.list_entries, _searched], ids=["list", "dashboard"]
 )
 def test_a_search_keeps_no_scope_of_an_entry_that_does_not_match(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch, ask: Callable[..., object]
+    scene: Scene,
+    monkeypatch: pytest.MonkeyPatch,
+    set_limit: SetLimit,
+    ask: Callable[..., object],
 ) -> None:
     """A scope may name thousands of uploads."""
-    monkeypatch.setattr(limits, "DEFAULT_PAGE_SIZE", 2)
+    set_limit("DEFAULT_PAGE_SIZE", 2)
     read, most = list[weakref.ref[Entry]](), 0
     read_entries = tables.read_entries
 
@@ -397,11 +401,11 @@ def test_a_search_keeps_no_scope_of_an_entry_that_does_not_match(
 @on_one_database
 @pytest.mark.parametrize("n_bytes", [1, 500, 1_000, 2_000, 10**6])
 def test_a_page_of_entries_ends_where_its_scopes_events_and_details_are_large(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch, n_bytes: int
+    scene: Scene, set_limit: SetLimit, n_bytes: int
 ) -> None:
     for number, cells in enumerate(([0, 1, 2], [1, 2], [1])):
         scene.submit(key=f"large {number}", scope={"shard": cells})
-    monkeypatch.setattr(limits, "MAX_PAGE_BYTES", n_bytes)
+    set_limit("MAX_PAGE_BYTES", n_bytes)
     sequences: list[int] = []
     cursor: str | None = None
     while cursor is not None or not sequences:

@@ -19,6 +19,7 @@ from grovekeeper_forests.privacy.partitions import (
 from grovekeeper_forests.privacy.scope import Scope
 from tests.support import reserving, settling
 from tests.support.crash_scene import EVENT, open_account
+from tests.support.set_limits import SetLimit
 
 pytestmark = pytest.mark.contract
 
@@ -126,7 +127,7 @@ def test_a_box_of_every_hash_cell_is_kept(installation: Installation) -> None:
 
 
 def test_a_bound_is_reported_refuses_soundly_and_keeps_its_sum(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch
+    installation: Installation, set_limit: SetLimit
 ) -> None:
     """The first and the third box are disjoint. The bound cannot tell, and adds their
     loads.
@@ -136,7 +137,7 @@ def test_a_bound_is_reported_refuses_soundly_and_keeps_its_sum(
     _reserve(installation, "jb_3", 30, shard=(0,), region=("MISSING", "OTHER"))
     exact = _balance(installation)
     assert (exact.charged + exact.reserved, exact.is_exact) == (60, True)
-    monkeypatch.setattr(forest_limits, "MAX_COMPOSITION_WORK", 1)
+    set_limit("MAX_COMPOSITION_WORK", 1)
     installation.database.kept.clear()
     bounded = _balance(installation)
     assert (bounded.charged + bounded.reserved, bounded.is_exact) == (90, False)
@@ -223,7 +224,7 @@ def test_a_charge_without_an_upload_covers_the_uploads_to_come(
 
 
 def test_the_largest_amounts_overflow_in_no_bound(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch
+    installation: Installation, set_limit: SetLimit
 ) -> None:
     """Each amount fits into 64 bits; the sum that a bound forms over disjoint cells may
     not.
@@ -248,7 +249,7 @@ def test_the_largest_amounts_overflow_in_no_bound(
             10**17,
             True,
         )
-        monkeypatch.setattr(forest_limits, "MAX_COMPOSITION_WORK", 0)
+        set_limit("MAX_COMPOSITION_WORK", 0)
         session.info.clear()  # forgets the tightest cell that was found
         bounded = statements.balance(session, "ds_large")
         assert (bounded.charged + bounded.reserved, bounded.is_exact) == (10**18, False)

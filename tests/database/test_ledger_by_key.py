@@ -5,7 +5,6 @@ it; names stand for keys.
 import pytest
 
 from app.access import keys
-from app.core import limits
 from app.core.errors import InvalidRequest
 from app.ledger import accounts, statements
 from app.ledger.tables import EntryKind
@@ -20,6 +19,7 @@ from app.services.pagination import PageRequest
 from app.wire.keys import KeyIn
 from tests.support.crash_scene import ADMIN, OWNER, Scene
 from tests.support.job_kinds import run
+from tests.support.set_limits import SetLimit
 
 pytestmark = pytest.mark.contract
 
@@ -79,10 +79,10 @@ def test_a_name_stands_for_the_key_that_submitted_something(scene: Scene) -> Non
 
 
 def test_keys_of_a_name_that_submitted_nothing_hide_no_key_that_did(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, set_limit: SetLimit
 ) -> None:
     """Whichever comes first: the keys without entries do not count for the limit."""
-    monkeypatch.setattr(limits, "MAX_KEYS_OF_A_NAME", 2)
+    set_limit("MAX_KEYS_OF_A_NAME", 2)
     made = sorted(
         create_key(scene.installation, ADMIN, KeyIn(name="Ann", roles=["admin"])).id
         for _ in range(4)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
-from app.core import limits, stamps
+from app.core import stamps
 from app.core.errors import (
     BalanceMismatch,
     BudgetExceeded,
@@ -43,6 +43,7 @@ from tests.support.crash_scene import (
 from tests.support.databases import on_one_database
 from tests.support.population_accounts import said
 from tests.support.ruled import set_rules
+from tests.support.set_limits import SetLimit
 from tests.support.two_datasets import Pair
 
 pytestmark = pytest.mark.contract
@@ -318,19 +319,19 @@ def test_no_part_of_a_job_is_of_nothing_or_gives_back(
 
 @on_one_database
 def test_each_account_of_a_job_holds_few_reservations_and_lists_few_cells(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch
+    installation: Installation, set_limit: SetLimit
 ) -> None:
     """Parts count on their own account: one more on each of two accounts is one more,
     not two.
     """
-    monkeypatch.setattr(limits, "MAX_OPEN_RESERVATIONS", 1)
+    set_limit("MAX_OPEN_RESERVATIONS", 1)
     _reserve(installation, "jb_1", {SECOND: 1, THIRD: 1})
     with pytest.raises(TooManyRequests):
         _reserve(installation, "jb_2", {FIRST: 1, SECOND: 1})
     assert _kinds(installation, FIRST) == []
 
-    monkeypatch.setattr(limits, "MAX_OPEN_RESERVATIONS", 9)
-    monkeypatch.setattr(limits, "MAX_LISTED_CELLS", 1)
+    set_limit("MAX_OPEN_RESERVATIONS", 9)
+    set_limit("MAX_LISTED_CELLS", 1)
     parts = _reservations("jb_3", {FIRST: 1, SECOND: 1})
     parts[1] = replace(parts[1], scope=Scope({"shard": (0, 1)}))
     with (

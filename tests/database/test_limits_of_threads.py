@@ -26,6 +26,7 @@ from grovekeeper_forests.data import coded_rows
 from grovekeeper_forests.threads import begun
 from tests.support.crash_scene import Scene
 from tests.support.databases import on_one_database
+from tests.support.forest_fixtures import DivideRows
 from tests.support.job_kinds import (
     claimed,
     evaluation,
@@ -102,9 +103,9 @@ def test_a_job_waits_uncharged_or_runs(
 
 @pytest.mark.parametrize("n_threads", [0, 1, 2, 9])
 def test_every_part_is_counted_once_by_as_many_threads_as_start(
-    n_threads: int, monkeypatch: pytest.MonkeyPatch
+    n_threads: int, monkeypatch: pytest.MonkeyPatch, divide_rows: DivideRows
 ) -> None:
-    monkeypatch.setattr(coded_rows, "_n_processors", lambda: 4)
+    divide_rows(n_threads=4)
     allow(n_threads, monkeypatch)
     assert coded_rows.made_of(range(100), lambda part: part * part) == [
         part * part for part in range(100)

@@ -41,6 +41,7 @@ from tests.support.databases import on_one_database
 from tests.support.job_kinds import evaluated
 from tests.support.reserving import reserve
 from tests.support.ruled import grant, set_rules
+from tests.support.set_limits import SetLimit
 
 pytestmark = pytest.mark.contract
 
@@ -516,12 +517,12 @@ def test_a_list_of_jobs_does_not_grow_with_their_cells(scene: Scene) -> None:
 
 
 def test_a_page_of_jobs_ends_where_its_jobs_are_large(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, set_limit: SetLimit
 ) -> None:
     submitted = [scene.submit_job(key=f"k{number}") for number in range(5)]
     page = show_jobs.list_jobs(scene.installation, OWNER, PageRequest(2))
     two_jobs = sum(len(job.model_dump_json()) for job in page.jobs)
-    monkeypatch.setattr(limits, "MAX_PAGE_BYTES", two_jobs + 10)
+    set_limit("MAX_PAGE_BYTES", two_jobs + 10)
     pages: list[list[str]] = []
     cursor: str | None = None
     while cursor is not None or not pages:
@@ -533,10 +534,10 @@ def test_a_page_of_jobs_ends_where_its_jobs_are_large(
 
 
 def test_a_page_of_acts_ends_where_their_details_are_large(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, set_limit: SetLimit
 ) -> None:
     """Rules may name ten thousand keys, and each change of them is an act."""
-    monkeypatch.setattr(limits, "MAX_PAGE_BYTES", 1)
+    set_limit("MAX_PAGE_BYTES", 1)
     first = audit.list_acts(scene.installation, ADMIN, PageRequest(500))
     second = audit.list_acts(scene.installation, ADMIN, PageRequest(500, first.next))
     assert [[act.sequence for act in page.acts] for page in (first, second)] == [

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from app.access.grants import Principal, Role
-from app.core import limits
 from app.core.errors import (
     DatasetDeleted,
     InvalidRequest,
@@ -28,6 +27,7 @@ from grovekeeper_verifier import control_export
 from tests.support import people
 from tests.support.crash_scene import ADMIN, OWNER, STRANGER
 from tests.support.databases import on_one_database
+from tests.support.set_limits import SetLimit
 
 pytestmark = [pytest.mark.contract, pytest.mark.in_turn("database_url")]
 
@@ -211,9 +211,9 @@ def test_one_request_erases_from_so_many_members(
     installation: Installation,
     population: str,
     members: list[str],
-    monkeypatch: pytest.MonkeyPatch,
+    set_limit: SetLimit,
 ) -> None:
-    monkeypatch.setattr(limits, "MAX_ERASED_MEMBERS", len(members) - 1)
+    set_limit("MAX_ERASED_MEMBERS", len(members) - 1)
     with pytest.raises(TooLarge):
         erase(installation, population, "ann")
     assert ages(installation, members[0]) == [1, 2, 3]

@@ -41,6 +41,7 @@ from tests.support.population_accounts import (
     reserve,
     said,
 )
+from tests.support.set_limits import SetLimit
 
 pytestmark = pytest.mark.contract
 
@@ -274,7 +275,7 @@ def test_caps_that_are_not_added_or_add_up_to_the_last_step_join(
 
 
 def test_a_bound_is_never_more_than_what_follows_from_the_load_before(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch
+    installation: Installation, set_limit: SetLimit
 ) -> None:
     """If the maximum is too much work, the sum in the chain still stays within the cap."""
     cut = Partitions.from_json(
@@ -285,7 +286,7 @@ def test_a_bound_is_never_more_than_what_follows_from_the_load_before(
         for name in ("ds_1", "ds_2"):
             account(session, name, partitions=cut)
             join(session, name)
-        monkeypatch.setattr(forest_limits, "MAX_COMPOSITION_WORK", 0)
+        set_limit("MAX_COMPOSITION_WORK", 0)
         n_admitted = 0
         for number in range(60):
             box = {
@@ -335,7 +336,7 @@ def test_a_population_is_shown_with_the_loads_that_its_entries_state(
 
 
 def test_boxes_that_do_not_meet_are_one_load_even_where_they_are_not_composed(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch
+    installation: Installation, set_limit: SetLimit
 ) -> None:
     """A bound over all joint cells would add the loads of two disjoint boxes, and would
     exceed the cap.
@@ -343,7 +344,7 @@ def test_boxes_that_do_not_meet_are_one_load_even_where_they_are_not_composed(
     cut = Partitions.from_json(
         [{"name": name, "kind": "hash", "cells": 3} for name in ("a", "b")]
     )
-    monkeypatch.setattr(forest_limits, "MAX_COMPOSITION_WORK", 0)
+    set_limit("MAX_COMPOSITION_WORK", 0)
     with installation.database.write() as session:
         opened(session, cap=9)
         account(session, "ds_1", partitions=cut)

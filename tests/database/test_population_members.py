@@ -23,6 +23,7 @@ from grovekeeper_forests.privacy.scope import WHOLE, Scope
 from tests.support import reserving
 from tests.support.crash_scene import EVENT, OWNER
 from tests.support.evidence import verified
+from tests.support.set_limits import SetLimit
 from tests.support.settling import ENDS
 
 pytestmark = pytest.mark.contract
@@ -84,9 +85,9 @@ def recomputed(session: Session) -> dict[str, MemberTotal]:
     "work", [forest_limits.MAX_COMPOSITION_WORK, 0], ids=["exact", "bounds"]
 )
 def test_stored_totals_of_members_equal_their_boxes_after_every_step(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch, work: int
+    installation: Installation, set_limit: SetLimit, work: int
 ) -> None:
-    monkeypatch.setattr(forest_limits, "MAX_COMPOSITION_WORK", work)
+    set_limit("MAX_COMPOSITION_WORK", work)
     generator, held = random.Random(5), list[str]()
     seen = set[MemberTotal]()
     with installation.database.write() as session:

@@ -23,11 +23,11 @@ from app.ledger import reservations as ledger
 from app.ledger.admission import MemberTotal, Population
 from app.ledger.populations import NewPopulation
 from app.services.installation import Installation
-from grovekeeper_forests import limits as forest_limits
 from grovekeeper_forests.privacy.partitions import Partitions
 from grovekeeper_forests.privacy.scope import WHOLE, Scope
 from tests.support import reserving, settling
 from tests.support.crash_scene import EVENT, OWNER
+from tests.support.set_limits import SetLimit
 
 pytestmark = pytest.mark.contract
 
@@ -540,7 +540,7 @@ def test_a_share_of_delta_counts_with_the_delta_that_was_asked(
 
 @pytest.mark.parametrize("refused_for", ["own", "population"])
 def test_a_refusal_says_of_the_sum_that_it_names_whether_it_is_exact(
-    session: Session, monkeypatch: pytest.MonkeyPatch, refused_for: str
+    session: Session, set_limit: SetLimit, refused_for: str
 ) -> None:
     """A refusal says whether the load of the sum that refused, the account's or the
     population's, is exact.
@@ -550,7 +550,7 @@ def test_a_refusal_says_of_the_sum_that_it_names_whether_it_is_exact(
         [{"name": name, "kind": "hash", "cells": 4} for name in ("a", "b")]
     )
     simple, entangled = member(session, 1), member(session, 2, partitions=cut)
-    monkeypatch.setattr(forest_limits, "MAX_COMPOSITION_WORK", 0)
+    set_limit("MAX_COMPOSITION_WORK", 0)
     for number in range(2):
         box = {"a": (number,), "b": (number, 3)}
         new_reservation = ledger.NewReservation(

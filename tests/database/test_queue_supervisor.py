@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from app.core import limits
 from app.core.errors import LeaseLost, Unavailable
 from app.core.processes import Stop, scrubbed_environment
 from app.services.execution import charge, lease
@@ -25,6 +24,7 @@ from app.worker import supervise
 from app.worker.supervise import Supervisor
 from tests.support.crash_scene import OWNER, Scene, opened
 from tests.support.job_kinds import claimed
+from tests.support.set_limits import SetLimit
 
 pytestmark = pytest.mark.contract
 
@@ -188,18 +188,18 @@ def test_a_machine_that_is_prepared_is_shown_before_the_charge(
 
 
 def test_a_child_that_says_it_ended_but_stays_is_killed(
-    job: Job, monkeypatch: pytest.MonkeyPatch
+    job: Job, monkeypatch: pytest.MonkeyPatch, set_limit: SetLimit
 ) -> None:
-    monkeypatch.setattr(limits, "CHILD_EXIT_S", 0.2)
+    set_limit("CHILD_EXIT_S", 0.2)
     with pytest.raises(JobFailed):
         job.train(monkeypatch, f"os.close(1); {FOR_EVER}")
     assert job.child_has_ended()
 
 
 def test_a_child_that_takes_too_long_is_killed(
-    job: Job, monkeypatch: pytest.MonkeyPatch
+    job: Job, monkeypatch: pytest.MonkeyPatch, set_limit: SetLimit
 ) -> None:
-    monkeypatch.setattr(limits, "CHILD_TIMEOUT_S", 0.2)
+    set_limit("CHILD_TIMEOUT_S", 0.2)
     with pytest.raises(JobFailed):
         job.train(monkeypatch, FOR_EVER)
     assert job.child_has_ended()

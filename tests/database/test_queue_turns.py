@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, event, insert, text
 
-from app.core import limits
 from app.core.errors import TooManyRequests
 from app.jobs import queue
 from app.jobs.states import EndReason, JobState, PutBack
@@ -20,6 +19,7 @@ from app.services.installation import Installation
 from app.services.jobs import show_jobs
 from tests.support.crash_scene import ADMIN, OWNER, Scene
 from tests.support.job_kinds import claimed
+from tests.support.set_limits import SetLimit
 
 pytestmark = pytest.mark.contract
 
@@ -244,9 +244,9 @@ def test_the_search_for_overdue_jobs_passes_over_the_jobs_that_wait_in_the_queue
 
 
 def test_a_key_with_too_many_unfinished_jobs_submits_no_other_and_reserves_nothing(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, set_limit: SetLimit
 ) -> None:
-    monkeypatch.setattr(limits, "MAX_UNFINISHED_JOBS_PER_KEY", 10)
+    set_limit("MAX_UNFINISHED_JOBS_PER_KEY", 10)
     now = datetime.now(UTC)
     _enqueue(scene.installation, [OWNER.key_id] * 8, at=now - A_MINUTE)
     running = claimed(scene.installation)

@@ -12,7 +12,6 @@ import pytest
 from sqlalchemy import event as events
 
 from app.access.grants import Principal
-from app.core import limits
 from app.core.errors import InvalidRequest, NotFound, RoleMissing
 from app.services.jobs.show_jobs import cancel_job
 from app.services.keys import create_key, put_grant
@@ -24,6 +23,7 @@ from app.wire.training import TrainIn
 from tests.support.asking import submit_training
 from tests.support.crash_scene import ADMIN, OWNER, STRANGER, Scene
 from tests.support.job_kinds import profile, request, run
+from tests.support.set_limits import SetLimit
 
 pytestmark = [pytest.mark.contract, pytest.mark.in_turn("database_url")]
 
@@ -170,9 +170,9 @@ def test_an_account_without_charges_has_no_groups(scene: Scene) -> None:
 
 
 def test_the_largest_groups_are_listed_and_all_are_counted(
-    scene: Scene, ann: Principal, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, ann: Principal, set_limit: SetLimit
 ) -> None:
-    monkeypatch.setattr(limits, "MAX_SPENT_GROUPS", 2)
+    set_limit("MAX_SPENT_GROUPS", 2)
     by_kind = spent(scene, "kind")
     assert list(sums(by_kind.groups)) == ["external", "train"]
     assert by_kind.n_groups == 3

@@ -37,6 +37,7 @@ from tests.support import reserving
 from tests.support.crash_scene import EVENT
 from tests.support.databases import on_one_database
 from tests.support.evidence import export
+from tests.support.set_limits import SetLimit
 
 pytestmark = [pytest.mark.contract, pytest.mark.in_turn("database_url")]
 
@@ -415,9 +416,9 @@ def _made_anew(
 
 
 def test_cells_of_distinct_scopes_have_a_limit_and_ranges_count_none(
-    account: Installation, monkeypatch: pytest.MonkeyPatch
+    account: Installation, set_limit: SetLimit
 ) -> None:
-    monkeypatch.setattr(limits, "MAX_LISTED_CELLS", 20)
+    set_limit("MAX_LISTED_CELLS", 20)
     with account.database.write() as session:
         reserve(session, {"region": tuple(LONG[:7])}, "jb_7")
         reserve(session, {"region": tuple(LONG[:1]), "shard": (0, 1)}, "jb_10")
@@ -451,9 +452,9 @@ def test_cells_of_distinct_scopes_have_a_limit_and_ranges_count_none(
 
 
 def test_a_key_lists_as_many_cells_as_it_leaves_to_others(
-    account: Installation, monkeypatch: pytest.MonkeyPatch
+    account: Installation, set_limit: SetLimit
 ) -> None:
-    monkeypatch.setattr(limits, "MAX_LISTED_CELLS", 20)
+    set_limit("MAX_LISTED_CELLS", 20)
     with account.database.write() as session:
         reserve(session, {"region": tuple(LONG[:10])}, "jb_half")
         reserve(session, {"region": tuple(LONG[:5])}, "jb_quarter", key="key_b")
@@ -486,9 +487,9 @@ def test_a_key_lists_as_many_cells_as_it_leaves_to_others(
 
 
 def test_parts_of_one_job_and_external_mechanisms_count_together(
-    account: Installation, monkeypatch: pytest.MonkeyPatch
+    account: Installation, set_limit: SetLimit
 ) -> None:
-    monkeypatch.setattr(limits, "MAX_LISTED_CELLS", 1)
+    set_limit("MAX_LISTED_CELLS", 1)
     parts = [
         ledger.NewReservation("ds_a", 1, Scope({"shard": (cell,)}), EVENT, "jb_1")
         for cell in (0, 1)
@@ -505,9 +506,9 @@ def test_parts_of_one_job_and_external_mechanisms_count_together(
 
 
 def test_open_reservations_of_an_account_have_a_limit(
-    account: Installation, monkeypatch: pytest.MonkeyPatch
+    account: Installation, set_limit: SetLimit
 ) -> None:
-    monkeypatch.setattr(limits, "MAX_OPEN_RESERVATIONS", 2)
+    set_limit("MAX_OPEN_RESERVATIONS", 2)
     with account.database.write() as session:
         reserve(session, {}, "jb_1")
         reserve(session, {}, "jb_2")
@@ -525,12 +526,12 @@ def _n_entries(installation: Installation) -> int:
 
 @on_one_database
 def test_states_of_accounts_with_long_categories_stay_within_their_bytes(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch
+    installation: Installation, set_limit: SetLimit
 ) -> None:
     """Each declaration has 255 categories of 250 characters; the process reads
     balances, and admits.
     """
-    monkeypatch.setattr(limits, "MAX_KEPT_STATE_BYTES", 2_000_000)
+    set_limit("MAX_KEPT_STATE_BYTES", 2_000_000)
     installation.database.kept.clear()
     tracemalloc.start()
     peaks = []

@@ -40,6 +40,7 @@ from tests.support import population_accounts as members
 from tests.support.crash_scene import Scene, open_installation
 from tests.support.databases import MigratedDatabase, on_one_database
 from tests.support.evidence import export
+from tests.support.set_limits import SetLimit
 from tests.support.settling import ENDS
 from tests.support.sweeping import expired_at
 
@@ -583,10 +584,10 @@ def test_an_admission_reads_only_entries_after_the_last_state(
 
 
 def test_a_process_keeps_the_states_of_the_accounts_that_it_used_last(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch
+    installation: Installation, set_limit: SetLimit
 ) -> None:
     """Anybody who may declare datasets may do so without end, and erase them."""
-    monkeypatch.setattr(limits, "MAX_KEPT_STATE_BYTES", 30_000)
+    set_limit("MAX_KEPT_STATE_BYTES", 30_000)
     installation.database.kept.clear()
     names = [f"ds_{number}" for number in range(20)]
     for number, name in enumerate(names):

@@ -11,7 +11,6 @@ import pytest
 from app.access import tokens
 from app.access.grants import Principal, Role
 from app.access.keys import CachedAuthority
-from app.core import limits
 from app.core.errors import NotFound, Unauthenticated, Unavailable
 from app.core.settings import Settings
 from app.jobs.states import EndReason, JobState
@@ -34,6 +33,7 @@ from tests.support.clocks import StoppedClock
 from tests.support.crash_scene import ADMIN, Scene
 from tests.support.identity_provider import ISSUER, KeySetFile, token
 from tests.support.job_kinds import claimed, must_not_run, run_here
+from tests.support.set_limits import SetLimit
 
 pytestmark = [pytest.mark.contract, pytest.mark.in_turn("database_url")]
 
@@ -161,10 +161,10 @@ def test_a_request_has_no_effect_once_its_token_has_expired(
 
 
 def test_a_known_token_ends_when_it_says(
-    scene: Scene, provider: IdentityProvider, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, provider: IdentityProvider, set_limit: SetLimit
 ) -> None:
     """A prediction by a caller whom this process knows reads no token again."""
-    monkeypatch.setattr(limits, "REVOCATION_S", math.inf)
+    set_limit("REVOCATION_S", math.inf)
     header = f"Bearer {token(exp=int(time.time()) + 600)}"
     clock = StoppedClock()
     installation = replace(scene.installation, authority=CachedAuthority(clock))

@@ -17,11 +17,11 @@ from app.core.errors import TooLarge, Unavailable
 from app.core.files import StoredFile
 from app.datasets import admission, catalog, row_files, row_layout
 from app.datasets.upload_bodies import BodyForm
-from grovekeeper_forests import limits as forest_limits
 from tests.support import people
 from tests.support.columnar import body_of
 from tests.support.crash_scene import Scene
 from tests.support.databases import on_one_database
+from tests.support.set_limits import SetLimit
 
 pytestmark = pytest.mark.contract
 
@@ -29,9 +29,9 @@ ROWS_OF_AN_UPLOAD = 40
 
 
 def test_no_number_of_uploads_passes_the_bound_on_rows(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, set_limit: SetLimit
 ) -> None:
-    monkeypatch.setattr(forest_limits, "MAX_ROWS_PER_DATASET", 2 * ROWS_OF_AN_UPLOAD)
+    set_limit("MAX_ROWS_PER_DATASET", 2 * ROWS_OF_AN_UPLOAD)
     scene.upload()
     with pytest.raises(TooLarge):
         scene.upload()
@@ -48,13 +48,13 @@ def test_no_number_of_uploads_passes_the_bound_on_rows(
 
 
 def test_no_number_of_uploads_passes_the_bound_on_bytes(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, set_limit: SetLimit
 ) -> None:
-    monkeypatch.setattr(limits, "MAX_DATASET_BYTES", _size_bytes(scene) + 100)
+    set_limit("MAX_DATASET_BYTES", _size_bytes(scene) + 100)
     with pytest.raises(TooLarge):
         scene.upload()
     assert _is_within_the_bound(scene, n_uploads=1)
-    monkeypatch.setattr(limits, "MAX_DATASET_BYTES", limits.MAX_DATASET_BYTES * 3 + 500)
+    set_limit("MAX_DATASET_BYTES", limits.MAX_DATASET_BYTES * 3 + 500)
     scene.upload()
     scene.upload()
     with pytest.raises(TooLarge):
@@ -63,12 +63,12 @@ def test_no_number_of_uploads_passes_the_bound_on_bytes(
 
 
 def test_of_two_uploads_at_once_only_those_that_fit_are_stored(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, set_limit: SetLimit
 ) -> None:
     """The second upload begins and ends after the first one has written its rows, and
     before it is committed.
     """
-    monkeypatch.setattr(limits, "MAX_DATASET_BYTES", 2 * _size_bytes(scene) + 500)
+    set_limit("MAX_DATASET_BYTES", 2 * _size_bytes(scene) + 500)
     sizes, bytes_beside = list[int](), row_files.bytes_beside
 
     def with_another(file: StoredFile) -> int:
@@ -158,10 +158,8 @@ def holder_of_a_seat(home: Path) -> Iterator[None]:
         process.stdout.close()
 
 
-def test_an_upload_waits_for_a_seat(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(limits, "MAX_DECODERS", 1)
+def test_an_upload_waits_for_a_seat(tmp_path: Path, set_limit: SetLimit) -> None:
+    set_limit("MAX_DECODERS", 1)
     order: list[str] = []
 
     def second() -> None:

@@ -74,6 +74,7 @@ from tests.support.member_scene import POPULATION, MemberScene
 from tests.support.ports import free_port
 from tests.support.receiver import Receiver, listening, may_reach_loopback
 from tests.support.ruled import SECOND, grant, set_rules
+from tests.support.set_limits import SetLimit
 
 pytestmark = [pytest.mark.contract, pytest.mark.in_turn("database_url")]
 
@@ -275,10 +276,10 @@ def test_a_declaration_that_brings_spend_into_a_population_is_told_to_its_member
 
 
 def test_a_transaction_that_rolls_back_tells_nothing(
-    scene: Scene, here: Installation, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, here: Installation, set_limit: SetLimit
 ) -> None:
     _told(here, scene, "https://hooks.invalid/")
-    monkeypatch.setattr(limits, "MAX_UNFINISHED_JOBS_PER_KEY", 1)
+    set_limit("MAX_UNFINISHED_JOBS_PER_KEY", 1)
     scene.submit(key="a")
     before = _waiting(scene)
     with pytest.raises(Exception, match="unfinished"):
@@ -291,6 +292,7 @@ def test_a_process_that_dies_between_sending_and_removing_loses_nothing(
     here: Installation,
     receiver: Receiver,
     monkeypatch: pytest.MonkeyPatch,
+    set_limit: SetLimit,
 ) -> None:
     webhook = _told(here, scene, receiver.url)
     scene.submit(key="a")
@@ -305,7 +307,7 @@ def test_a_process_that_dies_between_sending_and_removing_loses_nothing(
     assert (_waiting(scene), deliver_due(here)) == (1, 0), (
         "the dead process still holds the webhook"
     )
-    monkeypatch.setattr(limits, "WEBHOOK_HOLD_S", 0)
+    set_limit("WEBHOOK_HOLD_S", 0)
     with scene.installation.database.write() as session:
         (row,) = outbox.of_dataset(session, scene.dataset_id)
         row.next_at = row.created_at
@@ -393,10 +395,10 @@ def test_only_owners_test_and_only_webhooks_of_their_dataset(
 
 
 def test_a_webhook_with_too_many_waiting_events_takes_no_test(
-    scene: Scene, here: Installation, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, here: Installation, set_limit: SetLimit
 ) -> None:
     webhook = _told(here, scene, "https://hooks.invalid/", events=["job.queued"])
-    monkeypatch.setattr(limits, "MAX_WAITING_DELIVERIES", 1)
+    set_limit("MAX_WAITING_DELIVERIES", 1)
     scene.submit(key="a")
     with pytest.raises(TooLarge):
         send_test(here, OWNER, scene.dataset_id, webhook.id)
@@ -406,9 +408,9 @@ def test_the_last_deliveries_stay_with_the_answer_to_their_last_attempt(
     scene: Scene,
     here: Installation,
     receiver: Receiver,
-    monkeypatch: pytest.MonkeyPatch,
+    set_limit: SetLimit,
 ) -> None:
-    monkeypatch.setattr(limits, "MAX_RECENT_DELIVERIES", 2)
+    set_limit("MAX_RECENT_DELIVERIES", 2)
     webhook = _told(here, scene, receiver.url, events=["job.queued"])
     receiver.status = 500
     scene.submit(key="a")
@@ -480,11 +482,11 @@ def test_an_event_that_nobody_accepts_is_dropped_in_the_end(
     scene: Scene,
     here: Installation,
     receiver: Receiver,
-    monkeypatch: pytest.MonkeyPatch,
+    set_limit: SetLimit,
 ) -> None:
     _told(here, scene, receiver.url)
     scene.submit(key="a")
-    monkeypatch.setattr(limits, "MAX_DELIVERY_AGE_S", -1)
+    set_limit("MAX_DELIVERY_AGE_S", -1)
     assert (deliver_due(here), _waiting(scene), receiver.requests) == (0, 0, [])
 
 
@@ -503,12 +505,12 @@ def _refuse(here: Installation, scene: Scene, times: int, *, by: str) -> list[st
 
 @on_one_database
 def test_one_caller_does_not_fill_the_places_of_a_receiver_that_is_down(
-    scene: Scene, here: Installation, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, here: Installation, set_limit: SetLimit
 ) -> None:
     """A refusal costs its caller nothing. Of each kind, and of the refusals of each
     key, at most as many wait as leave room for as many others.
     """
-    monkeypatch.setattr(limits, "MAX_WAITING_DELIVERIES", 16)
+    set_limit("MAX_WAITING_DELIVERIES", 16)
     _told(
         here,
         scene,
@@ -566,14 +568,14 @@ def test_a_slow_receiver_is_cut_off_and_does_not_hold_up_another(
     scene: Scene,
     here: Installation,
     receiver: Receiver,
-    monkeypatch: pytest.MonkeyPatch,
+    set_limit: SetLimit,
     scheme: str,
     first: bytes,
 ) -> None:
     """A receiver that sends its answer, or the 16 KiB of a record of its handshake,
     byte by byte.
     """
-    monkeypatch.setattr(limits, "WEBHOOK_WAIT_S", 0.3)
+    set_limit("WEBHOOK_WAIT_S", 0.3)
     with _dripping(scheme, first) as slow:
         _told(here, scene, slow)
         _told(here, scene, receiver.url)
@@ -628,13 +630,13 @@ def test_slow_receivers_of_one_owner_hold_up_no_other_owner(
     scene: Scene,
     here: Installation,
     receiver: Receiver,
-    monkeypatch: pytest.MonkeyPatch,
+    set_limit: SetLimit,
 ) -> None:
     """They take one thread, one delivery each and turn, and events of others are told
     while they are waited for.
     """
-    monkeypatch.setattr(limits, "WEBHOOK_WAIT_S", 60)
-    monkeypatch.setattr(limits, "WEBHOOK_INTERVAL_S", 0.05)
+    set_limit("WEBHOOK_WAIT_S", 60)
+    set_limit("WEBHOOK_INTERVAL_S", 0.05)
     other = dataclasses.replace(
         scene, dataset_id=people.declared(scene.installation)["id"]
     )
@@ -749,17 +751,17 @@ def test_nothing_is_delivered_after_the_owner_lost_the_role_or_the_dataset_its_r
 
 @on_one_database
 def test_only_owners_register_and_within_limits(
-    scene: Scene, here: Installation, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, here: Installation, set_limit: SetLimit
 ) -> None:
     grant(scene, "analyst")
     body = WebhookIn.model_validate({"url": "https://hooks.invalid/", "events": ALL})
     with pytest.raises(RoleMissing):
         create_webhook(here, SECOND, scene.dataset_id, body)
-    monkeypatch.setattr(limits, "MAX_WEBHOOKS", 1)
+    set_limit("MAX_WEBHOOKS", 1)
     first = create_webhook(here, OWNER, scene.dataset_id, body)
     with pytest.raises(TooLarge):
         create_webhook(here, OWNER, scene.dataset_id, body)
-    monkeypatch.setattr(limits, "MAX_WAITING_DELIVERIES", 1)
+    set_limit("MAX_WAITING_DELIVERIES", 1)
     scene.submit(key="a")
     scene.submit(key="b")
     assert _waiting(scene) == 1

@@ -59,6 +59,7 @@ from tests.privacy.universe import (
     replace_one_pairs,
     rows_of,
 )
+from tests.support.forest_fixtures import Offer
 from tests.support.schemas import schema_of
 
 STACK = {
@@ -245,7 +246,7 @@ class LayersThatShareOnePrice(StackedForest):
 
 
 def test_layers_on_the_same_rows_do_not_share_one_price(
-    monkeypatch: pytest.MonkeyPatch,
+    offer: Offer,
 ) -> None:
     pairs = list(add_remove_pairs(multisets(3)))
     flat = {**LABELS, "max_depth": 0}
@@ -253,9 +254,7 @@ def test_layers_on_the_same_rows_do_not_share_one_price(
     dear = planned("bms-rf", TWO_SPLITS, "1", **flat, layer_assignment="sharded")
     assert Laws(honest, TWO_SPLITS).worst(pairs) == pytest.approx(1.0)
 
-    monkeypatch.setattr(
-        catalogue, "BY_SLUG", {**catalogue.BY_SLUG, "bms-rf": LayersThatShareOnePrice()}
-    )
+    offer("bms-rf", LayersThatShareOnePrice())
     with pytest.raises(EventCostsMore):  # the plan itself detects the flaw
         planned("bms-rf", TWO_SPLITS, "1", **flat)
     event = layers.joined(layers.events(dear.event, dear.parameters), disjoint=False)

@@ -15,7 +15,6 @@ from functools import cache
 import numpy as np
 import pytest
 
-from grovekeeper_forests import catalogue
 from grovekeeper_forests.algorithms.literature import grow as literature
 from grovekeeper_forests.algorithms.literature.price import AveragedTrees
 from grovekeeper_forests.contract.plan import Plan
@@ -42,6 +41,7 @@ from tests.privacy.universe import (
     production,
     replace_one_pairs,
 )
+from tests.support.forest_fixtures import Offer
 
 
 def train_with(monkeypatch: pytest.MonkeyPatch, slug: str, mutant: GrowTree) -> None:
@@ -175,11 +175,10 @@ def test_partition_by_row_numbers_costs_more_than_was_charged(
 
 def test_trees_on_the_same_rows_do_not_share_one_price(
     monkeypatch: pytest.MonkeyPatch,
+    offer: Offer,
 ) -> None:
     mutant = PaysOneTreeForAll()
-    monkeypatch.setattr(
-        catalogue, "BY_SLUG", {**catalogue.BY_SLUG, mutant.slug: mutant}
-    )
+    offer(mutant.slug, mutant)
     with pytest.raises(EventCostsMore):  # the plan itself detects the flaw
         planned("rdt-ta", TWO_SPLITS, n_estimators=2, max_depth=0)
     monkeypatch.undo()

@@ -12,7 +12,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from grovekeeper_forests import catalogue
 from grovekeeper_forests.algorithms.literature.price import JagannathanTrees
 from grovekeeper_forests.contract.plan import Forest, Plan
 from grovekeeper_forests.data.sanitiser import SanitisedRows
@@ -34,6 +33,7 @@ from tests.privacy.universe import (
     production,
     released,
 )
+from tests.support.forest_fixtures import Offer
 
 PAIRS = list(add_remove_pairs(multisets(3)))
 FLAT = {"max_depth": 0}
@@ -205,16 +205,12 @@ class EveryTreeTakesAll(JagannathanTrees):
 
 
 def test_trees_on_the_same_rows_do_not_have_epsilon_each(
-    monkeypatch: pytest.MonkeyPatch,
+    offer: Offer,
 ) -> None:
     honest = planned("rdt-jagannathan", TWO_SPLITS, n_estimators=3, **FLAT)
     assert Laws(honest, TWO_SPLITS).worst(PAIRS) == pytest.approx(1.0)
 
-    monkeypatch.setattr(
-        catalogue,
-        "BY_SLUG",
-        {**catalogue.BY_SLUG, "rdt-jagannathan": EveryTreeTakesAll()},
-    )
+    offer("rdt-jagannathan", EveryTreeTakesAll())
     with pytest.raises(EventCostsMore):  # the plan itself detects the flaw
         planned("rdt-jagannathan", TWO_SPLITS, n_estimators=3, **FLAT)
     facts = public_facts(honest.terms, None, TWO_SPLITS, honest.terms.adjacency)

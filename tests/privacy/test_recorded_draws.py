@@ -19,7 +19,6 @@ from grovekeeper_forests import catalogue, remote
 from grovekeeper_forests.bins import releases
 from grovekeeper_forests.bins.noisy_counts import LARGEST_START, noise
 from grovekeeper_forests.contract.plan import Plan
-from grovekeeper_forests.data import coded_rows
 from grovekeeper_forests.data.coded_rows import CodedColumns, CodedRows, TrainingRows
 from grovekeeper_forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from grovekeeper_forests.data.schema import TARGET_STEPS, Schema
@@ -36,6 +35,7 @@ from grovekeeper_forests.releases.forest.draw import code_request, grow
 from grovekeeper_forests.remote import CodedDistributedRows, ShardStates
 from tests.privacy.noiseless import coded
 from tests.privacy.recorder import Draw, Leaf, Recorder, check, leaves, scale_of
+from tests.support.forest_fixtures import DivideRows
 from tests.support.plans import request_for
 from tests.support.schemas import number_schema, schema_of
 
@@ -210,13 +210,13 @@ FORMS = [
 @pytest.mark.covering("slug, parameters, is_coded", "accountant")
 @pytest.mark.parametrize(("slug", "accountant", "parameters", "is_coded"), FORMS)
 def test_a_row_moves_the_exact_numbers_of_a_job_by_what_was_charged(
-    monkeypatch: pytest.MonkeyPatch,
+    divide_rows: DivideRows,
     slug: str,
     accountant: str,
     parameters: dict[str, object],
     is_coded: bool,
 ) -> None:
-    monkeypatch.setattr(coded_rows, "PART_ROWS", 100)
+    divide_rows(part_rows=100)
     plan, rows, second, shares = (
         planned(slug, accountant, **parameters),
         rows_of(),
@@ -356,7 +356,7 @@ def is_equal(one: list[Draw], other: list[Draw]) -> bool:
 @pytest.mark.covering("slug", "accountant")
 @pytest.mark.parametrize(("slug", "accountant"), ACCOUNTS)
 def test_parts_and_threads_change_no_exact_number(
-    monkeypatch: pytest.MonkeyPatch, slug: str, accountant: str
+    divide_rows: DivideRows, slug: str, accountant: str
 ) -> None:
     """So what one row moves is the same, too; a part that were counted twice would be a
     difference.
@@ -364,10 +364,7 @@ def test_parts_and_threads_change_no_exact_number(
     plan, rows, second = planned(slug, accountant), rows_of(), rows_of(seed=1)
     whole = recorded(plan, rows, second, is_coded=False)
     for part_rows, n_threads in ((100, 1), (100, 2), (7, 2), (1, 3)):
-        monkeypatch.setattr(coded_rows, "PART_ROWS", part_rows)
-        monkeypatch.setattr(
-            coded_rows, "_n_processors", lambda n_threads=n_threads: n_threads
-        )
+        divide_rows(part_rows=part_rows, n_threads=n_threads)
         for is_coded in {False, not catalogue.algorithm(slug).reads_values}:
             assert is_equal(
                 whole, recorded(plan, rows, second, is_coded=is_coded, replayed=whole)
@@ -594,7 +591,7 @@ OF_NUMBERS = [
     [(None, 1), (None, 3), (Adjacency.LABEL, 1)],
 )
 def test_a_row_whose_label_is_a_number_moves_a_job_by_what_was_charged(
-    monkeypatch: pytest.MonkeyPatch,
+    divide_rows: DivideRows,
     slug: str,
     accountant: str,
     depth: int,
@@ -603,7 +600,7 @@ def test_a_row_whose_label_is_a_number_moves_a_job_by_what_was_charged(
     max_rows: int,
 ) -> None:
     """A row, a unit of several rows, or a changed number, which costs two steps."""
-    monkeypatch.setattr(coded_rows, "PART_ROWS", 100)
+    divide_rows(part_rows=100)
     shape = {"adjacency": adjacency, "max_rows": max_rows, "max_depth": depth}
     plan = planned(slug, accountant, schema=NUMBERS, **shape)  # type: ignore[arg-type]
     changes, n_rows = without, max_rows
@@ -675,15 +672,12 @@ def test_a_draw_on_twice_its_numbers_costs_more_where_the_label_is_a_number(
 @pytest.mark.covering("slug", "accountant")
 @pytest.mark.parametrize(("slug", "accountant"), OF_NUMBERS)
 def test_parts_and_threads_change_no_exact_number_where_the_label_is_a_number(
-    monkeypatch: pytest.MonkeyPatch, slug: str, accountant: str
+    divide_rows: DivideRows, slug: str, accountant: str
 ) -> None:
     plan, rows = planned(slug, accountant, schema=NUMBERS), numbered(rows_of())
     whole = recorded(plan, rows, rows, is_coded=False, schema=NUMBERS)
     for part_rows, n_threads in ((100, 1), (7, 2), (1, 3)):
-        monkeypatch.setattr(coded_rows, "PART_ROWS", part_rows)
-        monkeypatch.setattr(
-            coded_rows, "_n_processors", lambda n_threads=n_threads: n_threads
-        )
+        divide_rows(part_rows=part_rows, n_threads=n_threads)
         for is_coded in (False, True):
             form = {"is_coded": is_coded, "schema": NUMBERS}
             seen = recorded(plan, rows, rows, replayed=whole, **form)  # type: ignore[arg-type]

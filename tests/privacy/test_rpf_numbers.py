@@ -22,7 +22,6 @@ from grovekeeper_forests.algorithms.rpf.reweighted_rows import (
 )
 from grovekeeper_forests.bins import number_targets
 from grovekeeper_forests.contract.plan import Plan
-from grovekeeper_forests.data import coded_rows
 from grovekeeper_forests.data.coded_rows import RowParts, TrainingRows
 from grovekeeper_forests.data.encoding import Encoding
 from grovekeeper_forests.data.sanitiser import SanitisedColumns, SanitisedRows
@@ -40,6 +39,7 @@ from tests.privacy.recorder import Draw, Recorder, check
 from tests.privacy.test_delta_accounts import DELTA, share_of_curve
 from tests.privacy.test_recorded_draws import Machines, is_equal
 from tests.privacy.test_rpf_exact_loss import EMPTY, SIXTEEN_ROWS, Case, Rows
+from tests.support.forest_fixtures import DivideRows
 from tests.support.schemas import number_schema
 
 CODES = (0, TARGET_STEPS // 3, TARGET_STEPS)
@@ -536,12 +536,12 @@ def draws_of(
     ids=str,
 )
 def test_a_whole_job_moves_by_what_was_charged(
-    accountant: str, parameters: dict[str, object], monkeypatch: pytest.MonkeyPatch
+    accountant: str, parameters: dict[str, object], divide_rows: DivideRows
 ) -> None:
     """From the plan to the forest, with private bins, in parts: every draw of a job with
     and without a row, on the same releases.
     """
-    monkeypatch.setattr(coded_rows, "PART_ROWS", 50)
+    divide_rows(part_rows=50)
     plan = job_plan(accountant, **parameters)
     whole = draws_of(plan, job_rows())
     shares = []
@@ -552,9 +552,9 @@ def test_a_whole_job_moves_by_what_was_charged(
 
 
 def test_rows_on_other_machines_move_the_same_numbers_and_messages(
-    monkeypatch: pytest.MonkeyPatch,
+    divide_rows: DivideRows,
 ) -> None:
-    monkeypatch.setattr(coded_rows, "PART_ROWS", 50)
+    divide_rows(part_rows=50)
     plan = job_plan("pure", max_depth=2)
     asked = code_request(plan, OF_JOB)
     assert asked is not None

@@ -11,8 +11,8 @@ from typing import Any, NoReturn
 import pytest
 
 from app.api import middleware
-from app.core import limits
 from tests.support.server import Caller, Server, running_server
+from tests.support.set_limits import SetLimit
 
 ROWS = {"rows": [{"age": 39, "height": 1.5, "sex": "Male"}]}
 
@@ -55,12 +55,12 @@ def _until_at_once(caller: Caller, path: str) -> None:
 
 
 def test_a_prediction_from_memory_has_the_bytes_of_any_other(
-    server: Server, trained: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    server: Server, trained: dict[str, Any], set_limit: SetLimit
 ) -> None:
     path = f"/models/{trained['model_id']}/predict"
     caller = server.granted(trained["dataset"], "predictor")
     # what is read from here on stays valid
-    monkeypatch.setattr(limits, "REVOCATION_S", 3_600)
+    set_limit("REVOCATION_S", 3_600)
     first = caller.http.post(path, json=ROWS)
     _until_at_once(caller, path)
     with _only_at_once():
@@ -83,9 +83,9 @@ def test_no_process_predicts_for_a_key_once_its_revocation_is_answered(
     server: Server,
     second: Server,
     trained: dict[str, Any],
-    monkeypatch: pytest.MonkeyPatch,
+    set_limit: SetLimit,
 ) -> None:
-    monkeypatch.setattr(limits, "REVOCATION_S", 1.0)
+    set_limit("REVOCATION_S", 1.0)
     path = f"/models/{trained['model_id']}/predict"
     caller = server.granted(trained["dataset"], "predictor")
     there = Caller(caller.id, caller.key, second.client(caller.key))

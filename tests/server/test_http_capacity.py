@@ -22,6 +22,7 @@ from app.core import limits
 from app.core.errors import NotFound
 from tests.support.databases import on_one_server
 from tests.support.server import CSV, Server, csv_rows, training
+from tests.support.set_limits import SetLimit
 
 N_KEYS = 9
 N_REQUESTS_OF_KEY = 4
@@ -132,7 +133,7 @@ def test_work_that_blocks_leaves_threads_for_other_work(
 
 @on_one_server
 def test_a_hostile_key_does_not_delay_its_revocation(
-    server: Server, monkeypatch: pytest.MonkeyPatch
+    server: Server, monkeypatch: pytest.MonkeyPatch, set_limit: SetLimit
 ) -> None:
     """Its requests have every seat and its share of all threads, and other requests of
     an administrator are refused.
@@ -155,7 +156,7 @@ def test_a_hostile_key_does_not_delay_its_revocation(
         (keys.keys, "list_keys"),
     ):
         monkeypatch.setattr(module, name, wait)
-    monkeypatch.setattr(limits, "MAX_REQUESTS_IN_FLIGHT", 12)
+    set_limit("MAX_REQUESTS_IN_FLIGHT", 12)
     requests = [
         lambda: hostile.http.get("/datasets"),
         lambda: hostile.http.post("/plans", json=training(dataset)),

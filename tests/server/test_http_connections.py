@@ -21,6 +21,7 @@ from app.core import limits
 from tests.support.databases import on_one_server
 from tests.support.raw_requests import ACCEPTED, BODY, FOLLOWING, REFUSED
 from tests.support.server import CSV, Server, csv_rows
+from tests.support.set_limits import SetLimit
 
 
 @contextmanager
@@ -238,9 +239,9 @@ def test_what_the_parser_has_taken_of_a_head_counts_also_where_all_of_it_arrives
     "sent", [b"", b"GET / HT", b"\r\n", b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"]
 )
 def test_a_connection_without_a_request_is_closed_in_time(
-    server: Server, monkeypatch: pytest.MonkeyPatch, sent: bytes
+    server: Server, set_limit: SetLimit, sent: bytes
 ) -> None:
-    monkeypatch.setattr(limits, "REQUEST_HEAD_S", 0.5)
+    set_limit("REQUEST_HEAD_S", 0.5)
     started = time.monotonic()
     with connected(server) as connection:
         connection.sendall(sent)
@@ -258,10 +259,8 @@ def test_a_connection_without_a_request_is_closed_in_time(
 
 
 @on_one_server
-def test_a_slow_body_is_no_slow_head(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(limits, "REQUEST_HEAD_S", 0.2)
+def test_a_slow_body_is_no_slow_head(server: Server, set_limit: SetLimit) -> None:
+    set_limit("REQUEST_HEAD_S", 0.2)
     dataset = server.declared()["id"]
     content = csv_rows(3).encode()
     head = head_of(
@@ -280,10 +279,8 @@ def test_a_slow_body_is_no_slow_head(
 
 
 @on_one_server
-def test_connections_have_a_limit(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(limits, "MAX_CONNECTIONS", 0)
+def test_connections_have_a_limit(server: Server, set_limit: SetLimit) -> None:
+    set_limit("MAX_CONNECTIONS", 0)
     with connected(server) as connection:
         status, headers, problem = answer_of(connection)
     assert (status, problem["type"], headers["retry-after"]) == (
@@ -294,9 +291,9 @@ def test_connections_have_a_limit(
 
 
 def test_requests_of_one_key_have_a_limit_of_their_own(
-    server: Server, monkeypatch: pytest.MonkeyPatch
+    server: Server, monkeypatch: pytest.MonkeyPatch, set_limit: SetLimit
 ) -> None:
-    monkeypatch.setattr(limits, "MAX_REQUESTS_PER_KEY", 1)
+    set_limit("MAX_REQUESTS_PER_KEY", 1)
     other, started, release = (
         server.caller("auditor").http,
         threading.Event(),

@@ -5,10 +5,10 @@ comments and files have names.
 import pytest
 
 from app.api import streams
-from app.core import limits
 from tests.support.databases import on_one_idle_server, on_one_server
 from tests.support.openapi import DOCUMENT
 from tests.support.server import Server
+from tests.support.set_limits import SetLimit
 
 _OF_ONE_ANSWER = {"x-request-id", "date", "transfer-encoding", "set-cookie"}
 
@@ -92,12 +92,12 @@ def test_head_of_a_stream_ends_and_the_connection_goes_on(idle_server: Server) -
 
 @on_one_idle_server
 def test_a_stream_without_events_sends_comments(
-    idle_server: Server, monkeypatch: pytest.MonkeyPatch
+    idle_server: Server, set_limit: SetLimit
 ) -> None:
     """Balancers cut connections that are silent for a minute, and a queued job may wait
     for hours.
     """
-    monkeypatch.setattr(limits, "EVENT_SILENCE_S", 3 * streams.POLL_INTERVAL_S)
+    set_limit("EVENT_SILENCE_S", 3 * streams.POLL_INTERVAL_S)
     job_id = idle_server.submitted(idle_server.uploaded()["id"]).json()["job_id"]
     with idle_server.admin.http.stream(
         "GET", f"/jobs/{job_id}/events", timeout=60

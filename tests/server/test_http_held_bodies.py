@@ -19,6 +19,7 @@ import pytest
 from app.core import limits
 from tests.support.databases import on_one_idle_server
 from tests.support.server import Caller, Server, csv_rows, training
+from tests.support.set_limits import SetLimit
 
 JSON, CSV = "application/json", "text/csv"
 
@@ -131,9 +132,9 @@ def test_a_revoked_key_gets_no_stored_answer(idle_server: Server) -> None:
 
 
 def test_a_key_is_read_again_after_a_long_wait_also_where_a_request_only_reads(
-    idle_server: Server, monkeypatch: pytest.MonkeyPatch
+    idle_server: Server, set_limit: SetLimit
 ) -> None:
-    monkeypatch.setattr(limits, "KEY_AGE_S", 0)
+    set_limit("KEY_AGE_S", 0)
     dataset, caller = idle_server.uploaded()["id"], idle_server.caller("admin")
     body = json.dumps(training(dataset)).encode()
     with _held(idle_server, caller.key, "/plans", length=len(body)) as request:
@@ -150,12 +151,12 @@ def test_a_key_is_read_again_after_a_long_wait_also_where_a_request_only_reads(
 @pytest.mark.parametrize("trickles", [False, True], ids=["silent", "trickling"])
 def test_a_body_that_does_not_arrive_in_time_ends_the_request(
     idle_server: Server,
-    monkeypatch: pytest.MonkeyPatch,
+    set_limit: SetLimit,
     path: str,
     media: str,
     trickles: bool,
 ) -> None:
-    monkeypatch.setattr(limits, "BODY_WAIT_S", 0.5)
+    set_limit("BODY_WAIT_S", 0.5)
     dataset = idle_server.declared()["id"]
     before = idle_server.footprint()
     with _held(
@@ -176,10 +177,10 @@ def test_a_body_that_does_not_arrive_in_time_ends_the_request(
 
 @on_one_idle_server
 def test_a_long_body_at_a_good_rate_has_more_time(
-    idle_server: Server, monkeypatch: pytest.MonkeyPatch
+    idle_server: Server, set_limit: SetLimit
 ) -> None:
-    monkeypatch.setattr(limits, "BODY_WAIT_S", 0.5)
-    monkeypatch.setattr(limits, "MIN_BODY_BYTES_PER_S", 100)
+    set_limit("BODY_WAIT_S", 0.5)
+    set_limit("MIN_BODY_BYTES_PER_S", 100)
     dataset = idle_server.declared()["id"]
     body = csv_rows(40).encode()
     with _held(
@@ -197,10 +198,10 @@ def test_a_long_body_at_a_good_rate_has_more_time(
 
 @on_one_idle_server
 def test_a_fast_beginning_saves_up_no_more_than_a_window(
-    idle_server: Server, monkeypatch: pytest.MonkeyPatch
+    idle_server: Server, set_limit: SetLimit
 ) -> None:
-    monkeypatch.setattr(limits, "MIN_BODY_BYTES_PER_S", 10)
-    monkeypatch.setattr(limits, "BODY_WINDOW_S", 1)
+    set_limit("MIN_BODY_BYTES_PER_S", 10)
+    set_limit("BODY_WINDOW_S", 1)
     dataset = idle_server.declared()["id"]
     beginning = csv_rows(4_000).encode()  # worth hours at the least rate
     rows = f"/datasets/{dataset}/rows"
@@ -215,9 +216,9 @@ def test_a_fast_beginning_saves_up_no_more_than_a_window(
 
 @pytest.mark.parametrize("media", [JSON, CSV])
 def test_a_key_is_read_again_while_its_body_arrives_slowly(
-    idle_server: Server, monkeypatch: pytest.MonkeyPatch, media: str
+    idle_server: Server, set_limit: SetLimit, media: str
 ) -> None:
-    monkeypatch.setattr(limits, "SLOW_KEY_AGE_S", 0)
+    set_limit("SLOW_KEY_AGE_S", 0)
     dataset, caller = idle_server.uploaded()["id"], idle_server.caller("admin")
     path = "/train" if media == JSON else f"/datasets/{dataset}/rows"
     with _held(idle_server, caller.key, path, length=1_000, media=media) as request:
@@ -230,9 +231,9 @@ def test_a_key_is_read_again_while_its_body_arrives_slowly(
 
 @on_one_idle_server
 def test_a_key_has_few_unfinished_uploads(
-    idle_server: Server, monkeypatch: pytest.MonkeyPatch
+    idle_server: Server, set_limit: SetLimit
 ) -> None:
-    monkeypatch.setattr(limits, "MAX_UNFINISHED_UPLOADS_PER_KEY", 1)
+    set_limit("MAX_UNFINISHED_UPLOADS_PER_KEY", 1)
     dataset, admin = idle_server.declared()["id"], idle_server.admin
     rows, text = f"/datasets/{dataset}/rows", csv_rows(5).encode()
     other = idle_server.granted(dataset, "owner")
@@ -264,11 +265,11 @@ def test_a_key_has_few_unfinished_uploads(
 
 
 def test_no_part_of_an_upload_takes_the_space_that_jobs_need(
-    idle_server: Server, monkeypatch: pytest.MonkeyPatch
+    idle_server: Server, set_limit: SetLimit
 ) -> None:
     rows = f"/datasets/{idle_server.declared()['id']}/rows"
     before = idle_server.footprint()
-    monkeypatch.setattr(limits, "MIN_FREE_UPLOAD_BYTES", 2**62)
+    set_limit("MIN_FREE_UPLOAD_BYTES", 2**62)
     refused = idle_server.admin.http.post(
         rows, content=csv_rows(5), headers={"Content-Type": CSV}
     )

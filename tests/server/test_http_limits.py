@@ -31,6 +31,7 @@ from tests.support.server import (
     new_idempotency_key,
     training,
 )
+from tests.support.set_limits import SetLimit
 
 AS_JSON = {"Content-Type": "application/json"}
 
@@ -61,11 +62,11 @@ def _is_too_large(answer: httpx.Response, limit: int) -> bool:
 @on_one_server
 @pytest.mark.parametrize("chunked", [False, True], ids=["with a length", "chunked"])
 def test_a_json_body_fits_its_limit_exactly(
-    server: Server, monkeypatch: pytest.MonkeyPatch, chunked: bool
+    server: Server, set_limit: SetLimit, chunked: bool
 ) -> None:
     dataset = server.uploaded()["id"]
     for kind in ("JSON", "DECLARATION"):
-        monkeypatch.setattr(limits, f"MAX_{kind}_BODY_BYTES", 4_000)
+        set_limit(f"MAX_{kind}_BODY_BYTES", 4_000)
     http = server.admin.http
     for path, body, accepted in (
         ("/plans", training(dataset), 200),
@@ -150,9 +151,9 @@ def test_an_answer_lists_at_most_a_hundred_problems(server: Server) -> None:
 @on_one_server
 @pytest.mark.parametrize("chunked", [False, True], ids=["with a length", "chunked"])
 def test_a_prediction_body_fits_its_limit_exactly(
-    server: Server, model: str, monkeypatch: pytest.MonkeyPatch, chunked: bool
+    server: Server, model: str, set_limit: SetLimit, chunked: bool
 ) -> None:
-    monkeypatch.setattr(limits, "MAX_PREDICTION_BODY_BYTES", 5_000)
+    set_limit("MAX_PREDICTION_BODY_BYTES", 5_000)
     path = f"/models/{model}/predict"
     for size, status in ((5_000, 200), (5_001, 413)):
         content = _padded({"rows": [{"age": 1}]}, size)
@@ -202,11 +203,11 @@ def test_a_refused_body_is_freed_with_its_answer(server: Server, model: str) -> 
 @on_one_server
 @pytest.mark.parametrize("chunked", [False, True], ids=["with a length", "chunked"])
 def test_an_upload_fits_its_limit_exactly(
-    server: Server, monkeypatch: pytest.MonkeyPatch, chunked: bool
+    server: Server, set_limit: SetLimit, chunked: bool
 ) -> None:
     rows = f"/datasets/{server.declared()['id']}/rows"
     content = csv_rows(300).encode()
-    monkeypatch.setattr(limits, "MAX_UPLOAD_BODY_BYTES", len(content))
+    set_limit("MAX_UPLOAD_BODY_BYTES", len(content))
     before = server.footprint()
     over = content + b"\n"
     answer = server.admin.http.post(
@@ -222,7 +223,7 @@ def test_an_upload_fits_its_limit_exactly(
 
 @on_one_server
 def test_uploads_of_a_dataset_end_at_the_limit_of_their_files(
-    server: Server, monkeypatch: pytest.MonkeyPatch
+    server: Server, set_limit: SetLimit
 ) -> None:
     full, other, rows = server.uploaded()["id"], server.declared()["id"], csv_rows(200)
     store = Directory(server.settings.home)
@@ -235,7 +236,7 @@ def test_uploads_of_a_dataset_end_at_the_limit_of_their_files(
         * 3
         // 2
     )
-    monkeypatch.setattr(limits, "MAX_DATASET_BYTES", limit)
+    set_limit("MAX_DATASET_BYTES", limit)
     before = server.footprint()
     assert _is_too_large(
         server.admin.http.post(
@@ -254,11 +255,11 @@ def test_uploads_of_a_dataset_end_at_the_limit_of_their_files(
 
 @on_one_server
 def test_a_gzip_bomb_ends_at_the_limit_of_what_it_unpacks_to(
-    server: Server, monkeypatch: pytest.MonkeyPatch
+    server: Server, set_limit: SetLimit
 ) -> None:
     rows = f"/datasets/{server.declared()['id']}/rows"
     fits = b"age,height,sex,income\n" + b"1,1,Male,<=50K\n" * 60_000
-    monkeypatch.setattr(limits, "MAX_UPLOAD_CSV_BYTES", len(fits))
+    set_limit("MAX_UPLOAD_CSV_BYTES", len(fits))
     headers = CSV | {"Content-Encoding": "gzip"}
     before = server.footprint()
     for bomb in (fits + b"\n", fits * 50):
@@ -378,13 +379,13 @@ def test_the_largest_declaration_is_accepted_and_priced(server: Server) -> None:
 @on_one_server
 @pytest.mark.parametrize("path", ["/datasets", "/ledger"])
 def test_a_page_of_large_declarations_is_short(
-    server: Server, monkeypatch: pytest.MonkeyPatch, path: str
+    server: Server, set_limit: SetLimit, path: str
 ) -> None:
     owner = server.caller("owner").http
     names = {
         owner.post("/datasets", json=declaration()).json()["name"] for _ in range(2)
     }
-    monkeypatch.setattr(limits, "MAX_PAGE_BYTES", 1)
+    set_limit("MAX_PAGE_BYTES", 1)
     first = owner.get(path).json()
     second = owner.get(path, params={"cursor": first["next"]}).json()
     pages = [
@@ -413,9 +414,9 @@ def test_sixty_four_requests_at_once_from_one_key_are_all_served(
 
 @on_one_server
 def test_excess_concurrent_requests_get_a_retry_after(
-    server: Server, monkeypatch: pytest.MonkeyPatch
+    server: Server, set_limit: SetLimit
 ) -> None:
-    monkeypatch.setattr(limits, "MAX_REQUESTS_IN_FLIGHT", 0)
+    set_limit("MAX_REQUESTS_IN_FLIGHT", 0)
     answer = server.admin.http.get("/ledger")
     assert (
         answer.status_code,

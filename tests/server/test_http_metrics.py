@@ -20,6 +20,7 @@ from app.webhooks.outbox import DeliveryRow
 from tests.support.databases import on_one_idle_server, on_one_server
 from tests.support.operations import EXTERNAL
 from tests.support.server import Server, new_idempotency_key, training, worker
+from tests.support.set_limits import SetLimit
 
 pytestmark = pytest.mark.in_turn("server")
 
@@ -45,8 +46,8 @@ Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
 @pytest.fixture(autouse=True)
-def _no_old_facts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "METRICS_AGE_S", 0)
+def _no_old_facts(set_limit: SetLimit) -> None:
+    set_limit("METRICS_AGE_S", 0)
 
 
 def _text(server: Server) -> str:
@@ -149,9 +150,9 @@ def test_the_queue_is_counted_and_a_deleted_dataset_is_not_near_its_cap(
 
 @on_one_idle_server
 def test_the_queue_its_workers_and_its_failures_are_seen(
-    idle_server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    idle_server: Server, set_limit: SetLimit, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(limits, "WORKER_SEEN_S", 600)  # the machine may be busy
+    set_limit("WORKER_SEEN_S", 600)  # the machine may be busy
     _forget_workers(idle_server)
     before = _samples(idle_server)
     assert _value(before, "grovekeeper_workers") == 0

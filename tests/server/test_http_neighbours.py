@@ -16,7 +16,6 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from app.core import limits
 from app.core.preconditions import etag_of
 from app.datasets import row_files
 from app.jobs.tables import JobRow
@@ -44,6 +43,7 @@ from tests.support.server import (
     new_idempotency_key,
     worker,
 )
+from tests.support.set_limits import SetLimit
 
 _VARIES = re.compile(
     rb"(?P<id>\b(?:ds|ep|rs|jb|md|pf|ev|key|pop)_[a-z2-7]{16})"
@@ -66,8 +66,8 @@ def server(
 
 
 @pytest.fixture(autouse=True)
-def _no_old_facts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "METRICS_AGE_S", 0)
+def _no_old_facts(set_limit: SetLimit) -> None:
+    set_limit("METRICS_AGE_S", 0)
 
 
 @dataclass

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from app.core import limits
 from app.ledger.tables import Entry
 from app.services.ledger import evidence
 from app.services.ledger.history import json_lines
@@ -17,6 +16,7 @@ from tests.support.estate import with_unit
 from tests.support.operations import EXTERNAL
 from tests.support.pages import signed_in, text_of
 from tests.support.server import Server, new_idempotency_key
+from tests.support.set_limits import SetLimit
 
 pytestmark = on_one_idle_server
 
@@ -93,7 +93,7 @@ def test_the_report_of_a_population_names_its_members(idle_server: Server) -> No
 
 
 def test_a_report_says_where_the_export_is_not_verified(
-    idle_server: Server, monkeypatch: pytest.MonkeyPatch
+    idle_server: Server, monkeypatch: pytest.MonkeyPatch, set_limit: SetLimit
 ) -> None:
     def altered(header: Mapping[str, Any], entries: Iterable[Entry]) -> Iterator[bytes]:
         return (line.replace(b"less", b"more") for line in json_lines(header, entries))
@@ -109,7 +109,7 @@ def test_a_report_says_where_the_export_is_not_verified(
     assert "(line 5 of the export)" in report
     assert "recomputed" not in report.partition("(line 5 of the export)")[0]
     assert "/dev/fd" not in report
-    monkeypatch.setattr(limits, "MAX_VERIFIED_ENTRIES", 3)
+    set_limit("MAX_VERIFIED_ENTRIES", 3)
     report = text_of(browser.get(path))
     assert "Not verified here: the ledger has 4 entries." in report
     assert (

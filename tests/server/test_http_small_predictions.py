@@ -15,6 +15,7 @@ from app.api import middleware
 from app.core import limits
 from tests.support.databases import on_one_server
 from tests.support.server import Server
+from tests.support.set_limits import SetLimit
 
 BODY = json.dumps({"rows": [{"age": 39, "height": 1.5, "sex": "Male"}]}).encode()
 PLAIN = f"Content-Length: {len(BODY)}\r\n"
@@ -39,13 +40,11 @@ def trained(server: Server) -> dict[str, Any]:
 
 
 @pytest.fixture
-def path(
-    server: Server, trained: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> str:
+def path(server: Server, trained: dict[str, Any], set_limit: SetLimit) -> str:
     """The path of predictions of a model that the process has loaded for the admin,
     whose key stays cached.
     """
-    monkeypatch.setattr(limits, "REVOCATION_S", 3_600)
+    set_limit("REVOCATION_S", 3_600)
     path = f"/models/{trained['model_id']}/predict"
     for _ in range(2):
         assert server.admin.http.post(path, content=BODY).status_code == 200
@@ -174,10 +173,10 @@ def test_a_head_without_its_body_is_judged_as_that_of_any_request(
 
 @on_one_server
 def test_a_head_is_judged_after_its_own_time_behind_an_answered_request(
-    server: Server, path: str, monkeypatch: pytest.MonkeyPatch
+    server: Server, path: str, set_limit: SetLimit
 ) -> None:
     """The timer of the request before ends first."""
-    monkeypatch.setattr(limits, "BODY_AFTER_HEAD_S", 0.2)
+    set_limit("BODY_AFTER_HEAD_S", 0.2)
     with _connected(server) as connection:
         connection.sendall(_head(path, server.admin.key) + BODY)
         assert _answer(connection)[0] == 200
@@ -187,9 +186,9 @@ def test_a_head_is_judged_after_its_own_time_behind_an_answered_request(
 
 @on_one_server
 def test_a_client_that_asks_before_it_sends_its_body_is_told_at_once(
-    server: Server, path: str, monkeypatch: pytest.MonkeyPatch
+    server: Server, path: str, set_limit: SetLimit
 ) -> None:
-    monkeypatch.setattr(limits, "BODY_AFTER_HEAD_S", 60)
+    set_limit("BODY_AFTER_HEAD_S", 60)
     with _connected(server) as connection:
         connection.sendall(
             _head(path, server.admin.key, f"{PLAIN}Expect: 100-continue\r\n")

@@ -15,9 +15,9 @@ import pytest
 
 from app.api.http_protocol import BoundedHttp
 from app.api.routes import ledger
-from app.core import limits
 from tests.support.databases import on_one_server
 from tests.support.server import Server
+from tests.support.set_limits import SetLimit
 
 pytestmark = on_one_server
 PREDICTION = {"rows": [{"age": 1}] * 10_000}
@@ -125,9 +125,10 @@ def test_a_request_counts_until_its_client_has_read_the_answer(
     model: str,
     connections: Connections,
     monkeypatch: pytest.MonkeyPatch,
+    set_limit: SetLimit,
     what: str,
 ) -> None:
-    monkeypatch.setattr(limits, "MAX_REQUESTS_PER_KEY", 1)
+    set_limit("MAX_REQUESTS_PER_KEY", 1)
     dataset = (
         _wide(server)
         if what == "dataset"
@@ -166,14 +167,14 @@ def test_a_client_that_reads_nothing_is_cut_off(
     server: Server,
     model: str,
     connections: Connections,
-    monkeypatch: pytest.MonkeyPatch,
+    set_limit: SetLimit,
     keeps: bool,
     is_large: bool,
 ) -> None:
     """A small answer is complete while it waits, so the keep-alive timeout and a close
     find it unread.
     """
-    monkeypatch.setattr(limits, "ANSWER_WAIT_S", 0.3)
+    set_limit("ANSWER_WAIT_S", 0.3)
     body = PREDICTION if is_large else {"rows": [{"age": 1}] * 1_500}
     with unread(
         server, server.admin.key, f"/models/{model}/predict", body, keeps=keeps
@@ -202,9 +203,9 @@ def test_a_key_whose_clients_do_not_read_gets_no_further_answers(
     server: Server,
     model: str,
     connections: Connections,
-    monkeypatch: pytest.MonkeyPatch,
+    set_limit: SetLimit,
 ) -> None:
-    monkeypatch.setattr(limits, "MAX_UNREAD_BYTES_PER_KEY", 100_000)
+    set_limit("MAX_UNREAD_BYTES_PER_KEY", 100_000)
     path = f"/models/{model}/predict"
     reader = server.granted(
         server.admin.http.get(f"/models/{model}").json()["dataset"], "predictor"
@@ -212,7 +213,7 @@ def test_a_key_whose_clients_do_not_read_gets_no_further_answers(
     small = {"rows": [{"age": 1}]}
     # What predictions have read stays valid: one that reads its key again takes a
     # thread, and is refused.
-    monkeypatch.setattr(limits, "REVOCATION_S", 3_600)
+    set_limit("REVOCATION_S", 3_600)
     until(lambda: reader.http.post(path, json=small).status_code == 200)
     with unread(server, reader.key, path, PREDICTION, keeps=False) as client:
         refused = [

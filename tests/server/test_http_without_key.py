@@ -18,6 +18,7 @@ from app.core import limits
 from tests.support.databases import on_one_idle_server
 from tests.support.pages import signed_in
 from tests.support.server import Server
+from tests.support.set_limits import SetLimit
 
 pytestmark = on_one_idle_server
 
@@ -60,9 +61,9 @@ def _held_forms(server: Server, n_forms: int) -> Iterator[list[socket.socket]]:
 
 
 def test_held_forms_of_sign_ins_take_no_seat_of_a_key(
-    idle_server: Server, monkeypatch: pytest.MonkeyPatch
+    idle_server: Server, set_limit: SetLimit
 ) -> None:
-    monkeypatch.setattr(limits, "MAX_REQUESTS_IN_FLIGHT", N_HELD - 1)
+    set_limit("MAX_REQUESTS_IN_FLIGHT", N_HELD - 1)
     with _held_forms(idle_server, N_HELD):
         assert idle_server.admin.http.get("/ledger").status_code == 200
         assert (
@@ -96,7 +97,7 @@ def test_held_forms_of_sign_ins_keep_nobody_out(
 
 
 def test_the_form_of_a_sign_in_is_short_and_arrives_soon(
-    idle_server: Server, monkeypatch: pytest.MonkeyPatch
+    idle_server: Server, set_limit: SetLimit
 ) -> None:
     with _connection(idle_server) as long:
         long.sendall(
@@ -104,16 +105,16 @@ def test_the_form_of_a_sign_in_is_short_and_arrives_soon(
             + b"k" * (limits.MAX_SIGN_IN_BODY_BYTES + 1)
         )
         assert b"HTTP/1.1 413 " in _answer(long)
-    monkeypatch.setattr(limits, "SIGN_IN_BODY_S", 0.5)
+    set_limit("SIGN_IN_BODY_S", 0.5)
     with _held_forms(idle_server, 1) as (silent,):
         assert _answer(silent).startswith(b"HTTP/1.1 408 ")
 
 
 def test_a_slow_form_of_a_sign_in_is_answered(
-    idle_server: Server, monkeypatch: pytest.MonkeyPatch
+    idle_server: Server, set_limit: SetLimit
 ) -> None:
     """A wait for a body reads the caller's key again; a sign-in has none."""
-    monkeypatch.setattr(limits, "KEY_AGE_S", 0)
+    set_limit("KEY_AGE_S", 0)
     with _connection(idle_server) as connection:
         connection.sendall(_FORM % 5)
         connection.recv(25)
@@ -123,7 +124,7 @@ def test_a_slow_form_of_a_sign_in_is_answered(
 
 
 def test_callers_whose_key_is_not_known_wait_apart_from_keys(
-    idle_server: Server, monkeypatch: pytest.MonkeyPatch
+    idle_server: Server, monkeypatch: pytest.MonkeyPatch, set_limit: SetLimit
 ) -> None:
     """A flood of wrong keys takes no seat and no turn of a key, and a valid key that is
     new is not refused for them.
@@ -144,7 +145,7 @@ def test_callers_whose_key_is_not_known_wait_apart_from_keys(
         return authenticate(installation, text, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(authentication, "authenticate", slow)
-    monkeypatch.setattr(limits, "MAX_REQUESTS_IN_FLIGHT", 1)
+    set_limit("MAX_REQUESTS_IN_FLIGHT", 1)
     with ExitStack() as held, ThreadPoolExecutor(1) as waiting:
         callers = [held.enter_context(_connection(idle_server)) for _ in range(N_WRONG)]
         try:
@@ -197,9 +198,9 @@ def _ended_in(connection: socket.socket) -> bytes:
 
 
 def test_connections_beyond_the_share_of_a_key_count_as_those_without_one(
-    idle_server: Server, monkeypatch: pytest.MonkeyPatch
+    idle_server: Server, set_limit: SetLimit
 ) -> None:
-    monkeypatch.setattr(limits, "MAX_CONNECTIONS_PER_KEY", 1)
+    set_limit("MAX_CONNECTIONS_PER_KEY", 1)
     key = idle_server.caller("auditor").key
     request = f"GET /ledger HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n\r\n".encode()
     with ExitStack() as held:
@@ -207,7 +208,7 @@ def test_connections_beyond_the_share_of_a_key_count_as_those_without_one(
         for connection in mine:
             connection.sendall(request)
             assert _status(connection) == 200
-        monkeypatch.setattr(limits, "MAX_CONNECTIONS_WITHOUT_KEY", 1)
+        set_limit("MAX_CONNECTIONS_WITHOUT_KEY", 1)
         newcomers = [held.enter_context(_connection(idle_server)) for _ in range(3)]
         newcomers[-1].sendall(request)
         assert _status(newcomers[-1]) == 200

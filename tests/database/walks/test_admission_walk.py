@@ -13,7 +13,6 @@ from itertools import product
 
 import pytest
 
-from app.core import limits
 from app.core.errors import BudgetExceeded
 from app.ledger import accounts, chain, kept_states, tables
 from app.ledger import reservations as ledger
@@ -29,6 +28,7 @@ from grovekeeper_verifier import dataset_replay
 from tests.support.crash_scene import EVENT
 from tests.support.evidence import export
 from tests.support.reserving import reserve
+from tests.support.set_limits import SetLimit
 
 pytestmark = pytest.mark.property
 
@@ -45,10 +45,13 @@ N_STEPS = 700
     "walk", [0, *(pytest.param(walk, marks=pytest.mark.long) for walk in (1, 2))]
 )
 def test_a_walk_of_admissions_decides_as_brute_force(
-    installation: Installation, walk: int, monkeypatch: pytest.MonkeyPatch
+    installation: Installation,
+    walk: int,
+    monkeypatch: pytest.MonkeyPatch,
+    set_limit: SetLimit,
 ) -> None:
     monkeypatch.setattr(chain, "STATE_EVERY", 8)
-    monkeypatch.setattr(limits, "MIN_RANGE_UPLOADS", 2)
+    set_limit("MIN_RANGE_UPLOADS", 2)
     chance, account_id, cap = random.Random(walk), "ds_1", 100
     jobs: dict[str, tuple[int, Scope]] = {}  # that are reserved or charged
     waiting: list[str] = []

@@ -17,7 +17,6 @@ from app.ledger import accounts, chain, kept_states, tables
 from app.ledger import reservations as ledger
 from app.ledger.reservations import NewReservation
 from app.services.installation import Installation
-from grovekeeper_forests import limits as forest_limits
 from grovekeeper_forests.privacy.partitions import (
     ColumnPartition,
     EpochPartition,
@@ -25,11 +24,12 @@ from grovekeeper_forests.privacy.partitions import (
     Partitions,
 )
 from grovekeeper_forests.privacy.scope import Scope
-from grovekeeper_verifier import dataset_replay, joint_bounds, joint_cells, result_text
+from grovekeeper_verifier import dataset_replay, result_text
 from tests.support import population_accounts as members
 from tests.support import reserving
 from tests.support.crash_scene import EVENT
 from tests.support.evidence import export, verified
+from tests.support.set_limits import SetLimit
 
 pytestmark = pytest.mark.property
 
@@ -51,10 +51,10 @@ N_STEPS = 120
 
 
 @pytest.fixture
-def low_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forest_limits, "MAX_COMPOSITION_WORK", 120)
-    monkeypatch.setattr(joint_bounds, "MAX_ELIMINATION_WORK", 120)
-    monkeypatch.setattr(joint_cells, "MAX_WORK", 0)
+def low_limits(monkeypatch: pytest.MonkeyPatch, set_limit: SetLimit) -> None:
+    set_limit("MAX_COMPOSITION_WORK", 120)
+    set_limit("MAX_ELIMINATION_WORK", 120)
+    set_limit("MAX_WORK", 0)
     monkeypatch.setattr(chain, "STATE_EVERY", 16)
 
 

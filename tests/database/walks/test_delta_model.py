@@ -26,6 +26,7 @@ from grovekeeper_forests.privacy.partitions import (
 from grovekeeper_forests.privacy.scope import WHOLE, Scope
 from grovekeeper_verifier.dataset_replay import verify
 from tests.support.crash_scene import open_installation
+from tests.support.set_limits import SetLimit
 
 pytestmark = pytest.mark.property
 
@@ -151,7 +152,7 @@ def test_no_joint_cell_exceeds_the_delta_that_is_set_aside(
 
 
 def test_a_bound_on_delta_never_exceeds_the_delta_that_is_set_aside(
-    sqlite_database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sqlite_database_url: str, tmp_path: Path, set_limit: SetLimit
 ) -> None:
     """The boxes are disjoint, but the bound adds them, because each is widened to
     another partition.
@@ -166,7 +167,7 @@ def test_a_bound_on_delta_never_exceeds_the_delta_that_is_set_aside(
     )
     balances = []
     for work in (forest_limits.MAX_COMPOSITION_WORK, 1):
-        monkeypatch.setattr(forest_limits, "MAX_COMPOSITION_WORK", work)
+        set_limit("MAX_COMPOSITION_WORK", work)
         with installation.database.read() as session:
             balances.append(statements.delta_balance(session, account_id, WHOLE))
     installation.close()

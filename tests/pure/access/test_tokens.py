@@ -36,6 +36,7 @@ from tests.support.identity_provider import (
     signed,
     token,
 )
+from tests.support.set_limits import SetLimit
 
 TEXT = json.dumps(KEY_SET).encode()
 
@@ -172,10 +173,10 @@ def test_another_answer_is_not_believed(
 
 @pytest.mark.parametrize("piece", [b"X-Slow: 1\r\n", b"\r\n{}"])
 def test_a_provider_that_never_ends_its_answer_is_left_in_time(
-    monkeypatch: pytest.MonkeyPatch, piece: bytes
+    set_limit: SetLimit, piece: bytes
 ) -> None:
     """Each piece comes in time; the head, or the body, never ends."""
-    monkeypatch.setattr(limits, "KEY_SET_WAIT_S", 0.5)
+    set_limit("KEY_SET_WAIT_S", 0.5)
     released = Event()
 
     def trickle(handler: BaseHTTPRequestHandler) -> None:
@@ -201,9 +202,9 @@ def test_a_provider_that_never_ends_its_answer_is_left_in_time(
 
 
 def test_a_silent_provider_holds_up_one_thread_and_for_a_limited_time(
-    monkeypatch: pytest.MonkeyPatch,
+    set_limit: SetLimit,
 ) -> None:
-    monkeypatch.setattr(limits, "KEY_SET_WAIT_S", 0.5)
+    set_limit("KEY_SET_WAIT_S", 0.5)
     asked, released = Event(), Event()
 
     def wait(_: BaseHTTPRequestHandler) -> None:

@@ -17,17 +17,17 @@ from app.access.keys import CachedAuthority
 from app.api import authentication
 from app.api.authentication import Authentication, Readiness, take_session
 from app.api.capacity import Capacities
-from app.core import limits
 from app.core.errors import LedgerRewound, Unavailable
 from app.core.settings import Settings
 from app.services import authorization
 from app.services.authorization import cached, credential_of
+from tests.support.set_limits import SetLimit
 
 HEADS: Any = SimpleNamespace(read_revision=lambda: True)
 
 
 def test_a_check_that_hangs_is_unavailable_in_time(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, set_limit: SetLimit, tmp_path: Path
 ) -> None:
     started, release = threading.Semaphore(0), threading.Event()
 
@@ -36,7 +36,7 @@ def test_a_check_that_hangs_is_unavailable_in_time(
         release.wait(timeout=60)
 
     monkeypatch.setattr(authentication, "confirm_ready", hang)
-    monkeypatch.setattr(limits, "READINESS_WAIT_S", 0.05)
+    set_limit("READINESS_WAIT_S", 0.05)
 
     async def ask() -> None:
         settings = Settings.from_environment({"GROVEKEEPER_HOME": str(tmp_path)})
@@ -47,7 +47,7 @@ def test_a_check_that_hangs_is_unavailable_in_time(
             )
             assert {type(answer) for answer in answers} == {Unavailable}
         release.set()
-        monkeypatch.setattr(limits, "READINESS_WAIT_S", 60)
+        set_limit("READINESS_WAIT_S", 60)
         await ready.confirm()
 
     asyncio.run(ask())
@@ -98,11 +98,12 @@ class _Caller:
 
 def test_one_credential_has_one_name_in_the_memory_of_a_process(
     monkeypatch: pytest.MonkeyPatch,
+    set_limit: SetLimit,
 ) -> None:
     """Each spelling was a caller of its own: 10,000 of them emptied the memory of all
     others.
     """
-    monkeypatch.setattr(limits, "MAX_CACHED_AUTHORITIES", 2)
+    set_limit("MAX_CACHED_AUTHORITIES", 2)
     callers = _Caller(monkeypatch)
     callers.read(_scope("/ledger", authorization="Bearer other"))
     for spelling in (

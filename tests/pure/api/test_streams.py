@@ -13,11 +13,11 @@ from app.access.grants import Principal
 from app.api import streams
 from app.api.capacity import Capacities
 from app.api.streams import JobEvents
-from app.core import limits
 from app.core.errors import TooManyRequests, Unavailable
 from app.services.jobs.show_jobs import Followed
 from app.wire.jobs import JobOut
 from app.wire.spending import PriceOut
+from tests.support.set_limits import SetLimit
 
 HERE: Any = object()
 CALLER = Principal("key_a")
@@ -107,10 +107,10 @@ def test_followers_wait_for_a_database_that_is_away() -> None:
 
 
 def test_a_job_that_every_look_finds_unchanged_brings_a_comment_after_each_silence(
-    monkeypatch: pytest.MonkeyPatch,
+    set_limit: SetLimit,
 ) -> None:
     """Looks are many times more frequent than comments; an event begins a new silence."""
-    monkeypatch.setattr(limits, "EVENT_SILENCE_S", 0.05)
+    set_limit("EVENT_SILENCE_S", 0.05)
     queued, half, done = _job("queued"), _job("running", 1), _job("succeeded", 2)
     streamed: list[JobOut | None] = []
 
@@ -154,9 +154,10 @@ def test_a_client_that_disconnects_is_no_longer_polled_for() -> None:
 
 def test_streams_of_one_key_and_of_all_keys_have_limits(
     monkeypatch: pytest.MonkeyPatch,
+    set_limit: SetLimit,
 ) -> None:
-    monkeypatch.setattr(limits, "MAX_FOLLOWERS_PER_KEY", 1)
-    monkeypatch.setattr(limits, "MAX_FOLLOWERS", 2)
+    set_limit("MAX_FOLLOWERS_PER_KEY", 1)
+    set_limit("MAX_FOLLOWERS", 2)
     monkeypatch.setattr(streams.show_jobs, "show_job", lambda *_: _job("queued"))
 
     def look_at(_: object, followed: Sequence[Followed]) -> dict[Followed, JobOut]:

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from app.core import limits
 from grovekeeper_client.cli import datasets
 from grovekeeper_client.cli.problems import ExitCode
+from tests.support.set_limits import SetLimit
 
 Run = Callable[..., Result]
 
@@ -153,10 +153,8 @@ def test_an_option_names_its_choices_and_needs_rows(run: Run, service: Any) -> N
     assert not service.requests
 
 
-def test_a_file_is_not_larger_than_a_body(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(limits, "MAX_UPLOAD_BODY_BYTES", 10)
+def test_a_file_is_not_larger_than_a_body(run: Run, set_limit: SetLimit) -> None:
+    set_limit("MAX_UPLOAD_BODY_BYTES", 10)
     assert "over the limit" in _check(run, GERMAN, *OPTIONS).stderr
 
 

@@ -46,6 +46,7 @@ from app.datasets.upload_bodies import BodyForm
 from grovekeeper_forests.data.schema import Feature, Label, Schema
 from grovekeeper_forests.errors import GrovekeeperError
 from tests.support.columnar import COLUMNAR, body_of
+from tests.support.set_limits import SetLimit
 from tests.support.uploads import DATA_KEY, GOOD_ROW, HEADER, Ingestion, stored_table
 
 CANARY = "canary-7f3a"
@@ -361,8 +362,8 @@ def test_an_encrypted_file_is_refused() -> None:
         assert _refused(file.getvalue()) is BodyProblem.ENCRYPTED
 
 
-def test_row_groups_and_columns_have_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "MAX_ROW_GROUPS", 2)
+def test_row_groups_and_columns_have_limits(set_limit: SetLimit) -> None:
+    set_limit("MAX_ROW_GROUPS", 2)
     assert (
         _refused(body_of(_table(), BodyForm.PARQUET, row_group_size=1))
         is BodyProblem.ROW_GROUPS
@@ -381,7 +382,7 @@ def test_row_groups_and_columns_have_limits(monkeypatch: pytest.MonkeyPatch) -> 
         for _ in range(3):
             writer.write_batch(_table().to_batches()[0].slice(0, 0))
     assert _refused(stream.getvalue(), BodyForm.ARROW_STREAM) is BodyProblem.ROW_GROUPS
-    monkeypatch.setattr(limits, "MAX_UPLOAD_COLUMNS", 4)
+    set_limit("MAX_UPLOAD_COLUMNS", 4)
     assert (
         _refused(body_of(_table(), BodyForm.ARROW_STREAM), BodyForm.ARROW_STREAM)
         is BodyProblem.COLUMNS
@@ -609,12 +610,12 @@ def test_many_dictionaries_are_not_sent_with_every_few_rows() -> None:
 
 
 def test_the_rows_of_a_block_of_csv_have_the_same_limit(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, set_limit: SetLimit, tmp_path: Path
 ) -> None:
     """A row can be two bytes, so that half a million fit into the text that the parser
     takes at a time.
     """
-    monkeypatch.setattr(limits, "MAX_BLOCK_ROWS", 10)
+    set_limit("MAX_BLOCK_ROWS", 10)
     ingest, read = Ingestion(tmp_path), list[int]()
     of_rows = fingerprints.RowHash.of_rows
 
@@ -918,8 +919,10 @@ def test_a_child_that_uses_up_its_time_is_a_refusal(
         _read(rows)
 
 
-def test_a_silent_child_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "DECODER_SILENCE_S", 0)
+def test_a_silent_child_is_ended(
+    monkeypatch: pytest.MonkeyPatch, set_limit: SetLimit
+) -> None:
+    set_limit("DECODER_SILENCE_S", 0)
     _replace_child(monkeypatch, "import sys; sys.stdin.read()")
     with (
         ColumnarSource(io.BytesIO(b"body"), BodyForm.PARQUET, declared=[]) as rows,
@@ -928,7 +931,9 @@ def test_a_silent_child_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
         _read(rows)
 
 
-def test_a_child_that_takes_nothing_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_that_takes_nothing_is_ended(
+    monkeypatch: pytest.MonkeyPatch, set_limit: SetLimit
+) -> None:
     """It asks for bytes of the body, and does not read the answer, for which a pipe has
     no room.
     """
@@ -941,18 +946,19 @@ def test_a_child_that_takes_nothing_is_ended(monkeypatch: pytest.MonkeyPatch) ->
     with ColumnarSource(
         io.BytesIO(bytes(2**20)), BodyForm.PARQUET, declared=[]
     ) as rows:
-        monkeypatch.setattr(limits, "DECODER_SILENCE_S", 0.2)
+        set_limit("DECODER_SILENCE_S", 0.2)
         with pytest.raises(RowsInvalid):
             _read(rows)
 
 
 def test_a_child_that_sends_a_byte_now_and_then_is_ended(
     monkeypatch: pytest.MonkeyPatch,
+    set_limit: SetLimit,
 ) -> None:
     _replace_child(
         monkeypatch, "import os, time\nwhile True: os.write(1, b'T'); time.sleep(0.05)"
     )
-    monkeypatch.setattr(limits, "DECODER_WAIT_S", 0.3)
+    set_limit("DECODER_WAIT_S", 0.3)
     with (
         ColumnarSource(io.BytesIO(b"body"), BodyForm.PARQUET, declared=[]) as rows,
         pytest.raises(TooLarge, match="time for decoding"),

@@ -20,11 +20,11 @@ from app.datasets import row_layout
 from app.datasets.csv_columns import ReadColumn
 from app.datasets.row_layout import hash_cells, hash_keys
 from app.datasets.upload_bodies import BodyForm
-from grovekeeper_forests import limits as forest_limits
 from grovekeeper_forests.data.schema import Feature, Label, Schema
 from grovekeeper_forests.errors import GrovekeeperError
 from grovekeeper_forests.privacy.partitions import HashPartition, Partitions
 from tests.support.columnar import body_of
+from tests.support.set_limits import SetLimit
 from tests.support.uploads import (
     GOOD_ROW,
     HEADER,
@@ -253,10 +253,10 @@ def test_nan_is_an_empty_cell(ingest):
 
 
 def test_a_refusal_names_the_first_row_of_each_problem_over_all_blocks(
-    ingest, monkeypatch
+    ingest, set_limit: SetLimit
 ):
     # the parser's blocks have a few rows
-    monkeypatch.setattr(limits, "MAX_CSV_LINE_BYTES", 100)
+    set_limit("MAX_CSV_LINE_BYTES", 100)
     good = ["39", "1.75", "Male", "0", ">50K"]
     rows = [good.copy() for _ in range(90)]
     rows[40][1], rows[60][1], rows[70][0], rows[80][3], rows[85][0] = (
@@ -374,9 +374,9 @@ def test_a_line_break_in_a_cell_is_refused(ingest, column):
 
 @pytest.mark.parametrize("shift", range(0, 66, 3))
 def test_a_line_break_in_a_cell_is_refused_wherever_blocks_end(
-    ingest, monkeypatch, shift
+    ingest, set_limit: SetLimit, shift
 ):
-    monkeypatch.setattr(limits, "MAX_CSV_LINE_BYTES", 64)
+    set_limit("MAX_CSV_LINE_BYTES", 64)
     body = (
         HEADER
         + f"1,2,Male,0{'y' * (shift % 40)},<=50K\n" * (1 + shift // 40)
@@ -402,8 +402,8 @@ def test_a_stray_quote_does_not_hide_the_rows_after_it(ingest):
     assert problems(ingest, body) == [("income", "line-break", 1)]
 
 
-def test_all_problems_of_the_whole_file_are_counted(ingest, monkeypatch):
-    monkeypatch.setattr(limits, "MAX_CSV_LINE_BYTES", 128)
+def test_all_problems_of_the_whole_file_are_counted(ingest, set_limit: SetLimit):
+    set_limit("MAX_CSV_LINE_BYTES", 128)
     bad = f"{CANARY},x,Male,,<=50K\n1.5,1,Male,0,<=50K\n,1,Male,0,<=50K\n1\n"
     body = HEADER + (GOOD_ROW * 40 + bad) * 25
     assert problems(ingest, body) == [
@@ -430,45 +430,45 @@ def test_a_line_over_the_limit_is_refused(ingest):
 @pytest.mark.parametrize("shift", range(0, 140, 7))
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_the_longest_line_is_read_wherever_blocks_begin(
-    ingest, monkeypatch, shift, end
+    ingest, set_limit: SetLimit, shift, end
 ):
-    monkeypatch.setattr(limits, "MAX_CSV_LINE_BYTES", 64)
+    set_limit("MAX_CSV_LINE_BYTES", 64)
     filling = "1,2,Male,0," + "y" * shift
     lines = [filling[:64], "1,2,Male,0," + "x" * 53, GOOD_ROW.rstrip("\n")] * 3
     ingest(HEADER.rstrip("\n") + end + end.join(lines))
     assert stored_table(ingest.destination).num_rows == 9
 
 
-def test_a_record_longer_than_a_block_is_refused(ingest, monkeypatch):
-    monkeypatch.setattr(limits, "MAX_CSV_LINE_BYTES", 64)
+def test_a_record_longer_than_a_block_is_refused(ingest, set_limit: SetLimit):
+    set_limit("MAX_CSV_LINE_BYTES", 64)
     body = HEADER + GOOD_ROW + f'1,2,Male,0,"{CANARY}\n' + f"{CANARY}\n" * 200 + '"\n'
     assert problems(ingest, body) == [("", "malformed-csv", 1)]
 
 
 @pytest.mark.parametrize("is_gzip", [False, True])
-def test_an_upload_over_the_limit_is_refused(ingest, monkeypatch, is_gzip):
+def test_an_upload_over_the_limit_is_refused(ingest, set_limit: SetLimit, is_gzip):
     body = (HEADER + GOOD_ROW * 3 + GOOD_ROW.replace("Male", CANARY)).encode()
-    monkeypatch.setattr(limits, "MAX_UPLOAD_CSV_BYTES", len(body) - 1)
+    set_limit("MAX_UPLOAD_CSV_BYTES", len(body) - 1)
     error = refusal(ingest, gzip.compress(body) if is_gzip else body, gzip=is_gzip)
     assert isinstance(error, TooLarge)
-    monkeypatch.setattr(limits, "MAX_UPLOAD_CSV_BYTES", len(body))
+    set_limit("MAX_UPLOAD_CSV_BYTES", len(body))
     assert ingest(gzip.compress(body) if is_gzip else body, gzip=is_gzip).n_rows == 4
 
 
-def test_a_small_gzip_does_not_unpack_to_a_large_upload(ingest, monkeypatch):
+def test_a_small_gzip_does_not_unpack_to_a_large_upload(ingest, set_limit: SetLimit):
     body = (HEADER + GOOD_ROW * 20_000).encode()
     packed = gzip.compress(body)
     assert len(packed) * limits.MAX_GZIP_RATIO < len(body) < limits.FREE_UNPACKED_BYTES
-    monkeypatch.setattr(limits, "FREE_UNPACKED_BYTES", 1_000)
+    set_limit("FREE_UNPACKED_BYTES", 1_000)
     error = refusal(ingest, packed, gzip=True)
     assert isinstance(error, TooLarge)
     assert error.limit == len(packed) * limits.MAX_GZIP_RATIO
-    monkeypatch.setattr(limits, "FREE_UNPACKED_BYTES", len(body))
+    set_limit("FREE_UNPACKED_BYTES", len(body))
     assert ingest(packed, gzip=True).n_rows == 20_000
 
 
-def test_too_many_rows_are_refused(ingest, monkeypatch):
-    monkeypatch.setattr(forest_limits, "MAX_ROWS_PER_DATASET", 3)
+def test_too_many_rows_are_refused(ingest, set_limit: SetLimit):
+    set_limit("MAX_ROWS_PER_DATASET", 3)
     assert isinstance(refusal(ingest, HEADER + GOOD_ROW * 4), TooLarge)
     assert ingest(HEADER + GOOD_ROW * 3).n_rows == 3
 
@@ -492,8 +492,8 @@ class FailingDisk(io.BytesIO):
         return super().read(size)
 
 
-def test_a_failing_disk_leaves_nothing(ingest, monkeypatch):
-    monkeypatch.setattr(limits, "MAX_CSV_LINE_BYTES", 128)
+def test_a_failing_disk_leaves_nothing(ingest, set_limit: SetLimit):
+    set_limit("MAX_CSV_LINE_BYTES", 128)
     with pytest.raises(OSError, match="Input/output"):
         ingest(FailingDisk((HEADER + GOOD_ROW * 100).encode()))
     assert ingest.files() == []
@@ -505,9 +505,9 @@ def test_an_upload_with_one_bad_cell_is_not_stored(ingest):
     ) == [("age", "not-a-number", 1)]
 
 
-def test_row_groups_are_bounded(ingest, monkeypatch):
+def test_row_groups_are_bounded(ingest, monkeypatch, set_limit: SetLimit):
     monkeypatch.setattr("app.datasets.ingest._ROW_GROUP_ROWS", (100, 200))
-    monkeypatch.setattr(limits, "MAX_CSV_LINE_BYTES", 512)
+    set_limit("MAX_CSV_LINE_BYTES", 512)
     ingest(HEADER + GOOD_ROW * 1000)
     with row_layout.reading(ingest.destination) as file:
         stored = file.metadata

@@ -8,10 +8,10 @@ import zlib
 
 import pytest
 
-from app.core import limits
 from app.core.errors import ColumnProblem, RowsInvalid
 from app.datasets.upload_bodies import BodyForm
 from grovekeeper_common import suspicions
+from tests.support.set_limits import SetLimit
 from tests.support.uploads import GOOD_ROW, HEADER, Ingestion
 
 CANARY = "Canary7Q"
@@ -312,14 +312,14 @@ def test_a_decimal_comma_without_quotes_has_a_place(ingest: Ingestion) -> None:
 
 
 def test_problems_of_the_whole_file_have_a_place(
-    ingest: Ingestion, monkeypatch: pytest.MonkeyPatch
+    ingest: Ingestion, set_limit: SetLimit
 ) -> None:
     assert _problem(ingest, "").line == 1
     assert _problem(ingest, "\n\n").suspected == suspicions.NO_TEXT
     assert _problem(ingest, '\r\r"a" x,b\n').line == 3
     broken = _problem(ingest, HEADER + GOOD_ROW + GOOD_ROW.replace("Male", '"Ma\nle"'))
     assert (broken.name, broken.problem, broken.row) == ("sex", "line-break", 2)
-    monkeypatch.setattr(limits, "MAX_CSV_LINE_BYTES", 100)
+    set_limit("MAX_CSV_LINE_BYTES", 100)
     long = _problem(ingest, HEADER + GOOD_ROW + "x" * 101)
     assert (long.problem, long.byte) == ("line-too-long", len(HEADER + GOOD_ROW) + 1)
 

@@ -28,6 +28,7 @@ from grovekeeper_forests.privacy.partitions import (
 )
 from grovekeeper_forests.privacy.scope import Cell, Scope
 from tests.support.loads import BoxAmount, load_at, loads_of
+from tests.support.set_limits import SetLimit
 
 pytestmark = pytest.mark.property
 
@@ -269,7 +270,7 @@ def test_boxes_on_different_partitions_add_up() -> None:
 
 
 def test_the_bound_widens_a_box_to_its_narrowest_partition(
-    monkeypatch: pytest.MonkeyPatch,
+    set_limit: SetLimit,
 ) -> None:
     partitions = Partitions((HashPartition("shard", 4), HashPartition("coin", 2)))
     boxes = [
@@ -277,7 +278,7 @@ def test_the_bound_widens_a_box_to_its_narrowest_partition(
         BoxAmount(Scope({"shard": (1,), "coin": (1,)}), 4),
     ]
     assert loads_of(partitions, boxes).largest().load == 5
-    monkeypatch.setattr(forest_limits, "MAX_COMPOSITION_WORK", 1)
+    set_limit("MAX_COMPOSITION_WORK", 1)
     bounded = loads_of(partitions, boxes).largest()
     assert (bounded.load, bounded.is_exact) == (5, False), (
         "the boxes stay disjoint on shard"
@@ -289,7 +290,7 @@ def test_the_bound_widens_a_box_to_its_narrowest_partition(
 
 
 def test_a_bound_on_some_partitions_makes_the_cells_of_all_partitions_bounds(
-    monkeypatch: pytest.MonkeyPatch,
+    set_limit: SetLimit,
 ) -> None:
     """Two uncoupled pairs of partitions: one pair exceeds the limit of work, and every
     sum contains its bound.
@@ -307,7 +308,7 @@ def test_a_bound_on_some_partitions_makes_the_cells_of_all_partitions_bounds(
     exact = {
         name: loads_of(partitions, boxes).by_cell(name) for name in ("east", "north")
     }
-    monkeypatch.setattr(forest_limits, "MAX_COMPOSITION_WORK", 12)
+    set_limit("MAX_COMPOSITION_WORK", 12)
     for name, exact_cells in exact.items():
         bounded_cells = loads_of(partitions, boxes).by_cell(name)
         assert all(cell.is_exact for cell in exact_cells)
@@ -325,7 +326,7 @@ def test_a_bound_on_some_partitions_makes_the_cells_of_all_partitions_bounds(
     ]
 
 
-def test_new_uploads_never_lower_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_uploads_never_lower_a_bound(set_limit: SetLimit) -> None:
     """A box is widened to the same partition for any number of uploads."""
     partitions = Partitions(
         (HashPartition("shard", 4), EpochPartition("batch", "one per month"))
@@ -334,7 +335,7 @@ def test_new_uploads_never_lower_a_bound(monkeypatch: pytest.MonkeyPatch) -> Non
         BoxAmount(Scope({"shard": (0,), "batch": ("ep_1",)}), 5),
         BoxAmount(Scope({"shard": (0,), "batch": ("ep_2",)}), 3),
     ]
-    monkeypatch.setattr(forest_limits, "MAX_COMPOSITION_WORK", 0)
+    set_limit("MAX_COMPOSITION_WORK", 0)
     seen = 0
     for number in range(2, 10):
         boxes.append(BoxAmount(Scope({"batch": (f"ep_{number}",)}), 0))

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from app.core import limits
 from app.core.errors import BalanceMismatch
 from app.ledger import reservations
 from app.ledger import state as states
@@ -20,6 +19,7 @@ from app.ledger.tables import AccountRow, Entry, EntryKind
 from grovekeeper_forests.privacy.partitions import Partitions
 from grovekeeper_forests.privacy.scope import WHOLE, Scope
 from tests.support.population_accounts import PURE, ZCDP
+from tests.support.set_limits import SetLimit
 
 CUT = Partitions.from_json(
     [
@@ -464,9 +464,9 @@ def test_an_account_without_uploads_states_the_cells_of_scopes() -> None:
 
 
 def test_a_range_of_uploads_begins_with_all_that_were_named(
-    monkeypatch: pytest.MonkeyPatch,
+    set_limit: SetLimit,
 ) -> None:
-    monkeypatch.setattr(limits, "MIN_RANGE_UPLOADS", 2)
+    set_limit("MIN_RANGE_UPLOADS", 2)
     state = with_uploads(["up_b", "up_a"])
     state = step(state, "charge", 2, {"upload": 2}, job_id="jb_u")
     state = step(state, "charge", 10, {"upload": 2}, job_id="jb_u")
@@ -499,12 +499,12 @@ def test_a_range_of_uploads_begins_with_all_that_were_named(
     ],
 )
 def test_a_key_lists_no_more_cells_than_it_leaves(
-    monkeypatch: pytest.MonkeyPatch, limit: int, key: str, admitted: bool
+    set_limit: SetLimit, limit: int, key: str, admitted: bool
 ) -> None:
     """Four cells stand in the entries of ``key_a``; two scopes of one cell each are
     new, and one is there.
     """
-    monkeypatch.setattr(limits, "MAX_LISTED_CELLS", limit)
+    set_limit("MAX_LISTED_CELLS", limit)
     assert (
         spent().admits_cells(key, [FIRST, Scope({"shard": [3]}), Scope({"site": [0]})])
         is admitted

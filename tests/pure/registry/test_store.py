@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from app.core import limits
 from app.registry.store import ArtifactCache
 from grovekeeper_forests.releases.forest import read as released_forest
+from tests.support.set_limits import SetLimit
 
 
 class Store:
@@ -34,7 +34,7 @@ class _Predictor:
 
 
 @pytest.fixture
-def loads(monkeypatch):
+def loads(monkeypatch, set_limit: SetLimit):
     """Artifacts whose forests have a number of bytes, which grows with predictions."""
 
     def load(data):
@@ -42,7 +42,7 @@ def loads(monkeypatch):
         return SimpleNamespace(size=len(data), predictor=_Predictor(n_bytes))
 
     monkeypatch.setattr(released_forest, "loads", load)
-    monkeypatch.setattr(limits, "MAX_CACHED_ARTIFACT_BYTES", 80)
+    set_limit("MAX_CACHED_ARTIFACT_BYTES", 80)
 
 
 EVICTIONS = {

@@ -27,6 +27,7 @@ from grovekeeper_forests.trees import tree_growth, tree_histograms, tree_paramet
 from grovekeeper_forests.trees.tree_growth import random_structure
 from grovekeeper_forests.trees.tree_histograms import Assignment, LocalHistograms
 from tests.support import walks
+from tests.support.forest_fixtures import Offer
 from tests.support.schemas import schema_of
 
 SCHEMA = schema_of(
@@ -229,12 +230,12 @@ def load_growth() -> None:
 
 @pytest.mark.parametrize("slug", sorted(catalogue.BY_SLUG))
 def test_growth_does_not_load_where_an_algorithm_states_other_rows(
-    slug: str, monkeypatch: pytest.MonkeyPatch
+    slug: str, offer: Offer
 ) -> None:
     load_growth()
     wrong = copy(catalogue.BY_SLUG[slug])
     wrong.reads_values = not wrong.reads_values
-    monkeypatch.setattr(catalogue, "BY_SLUG", {**catalogue.BY_SLUG, slug: wrong})
+    offer(slug, wrong)
 
     with pytest.raises(
         ValueError, match=f"reads_values of {slug} is not what its growth takes"
@@ -246,9 +247,9 @@ def test_growth_does_not_load_where_an_algorithm_states_other_rows(
     ("slug", "wrong"), [("sspe-1", MedianTrees()), ("spe", SemiSupervisedTrees())]
 )
 def test_growth_does_not_load_where_an_algorithm_states_other_datasets(
-    slug: str, wrong: MedianTrees, monkeypatch: pytest.MonkeyPatch
+    slug: str, wrong: MedianTrees, offer: Offer
 ) -> None:
-    monkeypatch.setattr(catalogue, "BY_SLUG", {**catalogue.BY_SLUG, slug: wrong})
+    offer(slug, wrong)
 
     with pytest.raises(
         ValueError,
@@ -269,11 +270,9 @@ def test_growth_does_not_load_where_a_growth_has_no_algorithm(
 
 
 def test_growth_does_not_load_where_an_algorithm_has_no_growth(
-    monkeypatch: pytest.MonkeyPatch,
+    offer: Offer,
 ) -> None:
-    monkeypatch.setattr(
-        catalogue, "BY_SLUG", {**catalogue.BY_SLUG, "toy": MedianTrees()}
-    )
+    offer("toy", MedianTrees())
 
     with pytest.raises(ValueError, match="each algorithm needs one growth"):
         load_growth()

@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 from app.core import limits
 from app.core.errors import InvalidRequest, MalformedRequest, TooLarge
 from app.services import arrow_tables, predict
-from grovekeeper_forests import limits as forest_limits
 from grovekeeper_forests.data.sanitiser import (
     Cells,
     JsonCells,
@@ -35,6 +34,7 @@ from grovekeeper_forests.errors import (
 from tests.support.arrow_schemas import repeating
 from tests.support.columnar import stream_of
 from tests.support.schemas import schema_of, sized
+from tests.support.set_limits import SetLimit
 
 SCHEMA = Schema(
     (
@@ -328,10 +328,10 @@ def test_columns_that_share_bytes_are_refused_before_they_are_looked_at() -> Non
 
 
 def test_texts_are_validated_after_their_bytes_are_counted(
-    monkeypatch: pytest.MonkeyPatch,
+    set_limit: SetLimit,
 ) -> None:
     """Each view of a text is looked at, however many share it."""
-    monkeypatch.setattr(limits, "MAX_PREDICTION_BODY_BYTES", 50)
+    set_limit("MAX_PREDICTION_BODY_BYTES", 50)
     looked_at: list[bool] = []
 
     def validate(*, full: bool = False) -> None:
@@ -382,8 +382,8 @@ def test_a_dictionary_of_nulls_takes_no_memory() -> None:
     assert refused.value.limit == limits.MAX_PREDICTION_BODY_BYTES
 
 
-def test_limits_of_rows_messages_and_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forest_limits, "MAX_PREDICTION_ROWS", 3)
+def test_limits_of_rows_messages_and_columns(set_limit: SetLimit) -> None:
+    set_limit("MAX_PREDICTION_ROWS", 3)
     schema = replace(SCHEMA)  # a schema keeps its limit
     read = arrow_tables.read(stream_of(pa.table({"age": [1] * 3})), schema)
     assert len(read.columns["age"]) == 3
@@ -392,13 +392,13 @@ def test_limits_of_rows_messages_and_columns(monkeypatch: pytest.MonkeyPatch) ->
             arrow_tables.read(
                 stream_of(pa.table({"age": [1] * 4}), max_chunksize=chunk), schema
             )
-    monkeypatch.setattr(limits, "MAX_PREDICTION_MESSAGES", 3)
+    set_limit("MAX_PREDICTION_MESSAGES", 3)
     arrow_tables.read(stream_of(pa.table({"age": [1] * 2}), max_chunksize=1), SCHEMA)
     with pytest.raises(TooLarge):
         arrow_tables.read(
             stream_of(pa.table({"age": [1] * 3}), max_chunksize=1), SCHEMA
         )
-    monkeypatch.setattr(forest_limits, "MAX_FEATURES", 1)
+    set_limit("MAX_FEATURES", 1)
     with pytest.raises(TooLarge):
         arrow_tables.read(stream_of(pa.table({"age": [1], "sex": [1]})), SCHEMA)
 

@@ -18,6 +18,7 @@ from app.services.inference import Cells, read_request
 from grovekeeper_forests import limits as forest_limits
 from grovekeeper_forests.errors import GrovekeeperError
 from tests.support.schemas import schema_of, sized
+from tests.support.set_limits import SetLimit
 
 _OF_TRITONCLIENT = (
     b'{"id":"7","inputs":[{"name":"age","shape":[3],"datatype":"INT64","parameters":{"binary_data_size":24}},'
@@ -204,9 +205,9 @@ def test_infinities_and_nan_of_bytes_are_numbers_and_missing() -> None:
 
 
 def test_values_are_counted_before_they_are_built(
-    monkeypatch: pytest.MonkeyPatch,
+    set_limit: SetLimit,
 ) -> None:
-    monkeypatch.setattr(limits, "MAX_PREDICTION_BODY_NODES", 5)
+    set_limit("MAX_PREDICTION_BODY_NODES", 5)
     with pytest.raises(TooLarge):
         read_request(_JSON, [], sized(2))
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from app.core import limits
 from app.core.errors import FieldProblem, InvalidRequest, NotFound
 from app.services.pagination import PageRequest, page_of
+from tests.support.set_limits import SetLimit
 
 
 @pytest.mark.parametrize("limit", [0, -1, limits.MAX_PAGE_SIZE + 1])
@@ -64,9 +65,9 @@ def test_pages_show_every_item_once_in_order(n_items: int, limit: int) -> None:
 
 
 def test_a_page_of_large_items_is_short_and_loads_no_item_beyond_the_next(
-    monkeypatch: pytest.MonkeyPatch,
+    set_limit: SetLimit,
 ) -> None:
-    monkeypatch.setattr(limits, "MAX_PAGE_BYTES", 5)
+    set_limit("MAX_PAGE_BYTES", 5)
     sizes, loaded = [2, 3, 1, 9, 9, 1], list[int]()
 
     def fetch(after: int) -> Iterator[int]:

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from app.ledger.state import State
-from grovekeeper_forests import limits as forest_limits
 from grovekeeper_forests.privacy import joint_loads
 from grovekeeper_forests.privacy.partitions import (
     ColumnPartition,
@@ -22,6 +21,7 @@ from grovekeeper_verifier import joint_bounds, joint_cells
 from grovekeeper_verifier.dataset_export import Partition
 from grovekeeper_verifier.joint_cells import JointCells
 from tests.support.loads import BoxAmount, loads_of
+from tests.support.set_limits import SetLimit
 
 DECLARED = Partitions(
     (
@@ -80,11 +80,11 @@ def _brute_force(boxes: list[BoxAmount], inside: dict[str, tuple[Any, ...]]) -> 
 @pytest.mark.parametrize("limit", [0, 30, 100, 2**23])
 @pytest.mark.parametrize("seed", range(60))
 def test_a_bound_is_that_of_the_service_and_no_cell_is_above_it(
-    monkeypatch: pytest.MonkeyPatch, limit: int, seed: int
+    set_limit: SetLimit, limit: int, seed: int
 ) -> None:
-    monkeypatch.setattr(forest_limits, "MAX_COMPOSITION_WORK", limit)
-    monkeypatch.setattr(joint_bounds, "MAX_ELIMINATION_WORK", limit)
-    monkeypatch.setattr(joint_cells, "MAX_WORK", 0)
+    set_limit("MAX_COMPOSITION_WORK", limit)
+    set_limit("MAX_ELIMINATION_WORK", limit)
+    set_limit("MAX_WORK", 0)
     chance = random.Random(seed)
     boxes = [
         BoxAmount(Scope(_scope(chance, chance.randint(0, 3))), chance.randint(1, 9))
@@ -147,7 +147,7 @@ def test_the_bound_of_all_admissions_is_that_of_the_service() -> None:
 
 
 def test_all_searches_of_an_account_together_have_a_limit_of_work(
-    monkeypatch: pytest.MonkeyPatch,
+    set_limit: SetLimit,
 ) -> None:
     """A ledger of thousands of jobs is verified in minutes, whatever their scopes are."""
     limits_of_searches: list[int] = []
@@ -157,9 +157,9 @@ def test_all_searches_of_an_account_together_have_a_limit_of_work(
         limits_of_searches.append(max_work)
         return search(*arguments, max_work=max_work)
 
-    monkeypatch.setattr(joint_cells, "_Search", noted)
-    monkeypatch.setattr(joint_cells, "MAX_WORK", 2**12)
-    monkeypatch.setattr(joint_cells, "MAX_WORK_TOGETHER", 60)
+    set_limit("_Search", noted)
+    set_limit("MAX_WORK", 2**12)
+    set_limit("MAX_WORK_TOGETHER", 60)
     cells = _cells_of(
         [
             BoxAmount(Scope({"a": (0,), "b": (0,)}), 1),

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from grovekeeper_forests.privacy.partitions import HashPartition, Partitions
 from grovekeeper_forests.privacy.scope import Scope
-from grovekeeper_verifier import joint_bounds, joint_cells
 from grovekeeper_verifier.dataset_export import Entry, Partition
 from grovekeeper_verifier.joint_cells import JointCells, TooComplex
 from grovekeeper_verifier.largest_load import Largest
 from tests.support.loads import BoxAmount, loads_of
+from tests.support.set_limits import SetLimit
 
 PARTITIONS = (
     Partition("shard", "hash", range(3)),
@@ -135,17 +135,17 @@ def test_without_partitions_there_is_one_cell() -> None:
 
 
 def test_a_load_past_the_limit_of_work_is_a_bound_and_says_so(
-    monkeypatch: pytest.MonkeyPatch,
+    set_limit: SetLimit,
 ) -> None:
     cells = JointCells(PARTITIONS)
     for shard, region in product(range(3), ("EU", "US")):
         cells.reserve((("region", (region,)), ("shard", (shard,))), 1 + shard)
     assert cells.tightest(()).load == 3
-    monkeypatch.setattr(joint_cells, "MAX_WORK", 10)
+    set_limit("MAX_WORK", 10)
     assert (cells.tightest(()).load, cells.tightest(()).is_exact) == (3, True), (
         "an elimination is within its limit"
     )
-    monkeypatch.setattr(joint_bounds, "MAX_ELIMINATION_WORK", 10)
+    set_limit("MAX_ELIMINATION_WORK", 10)
     bound = cells.tightest(())
     assert (bound.load, bound.is_exact) == (6, False), (
         "two boxes of 3 reach one row of shards"
@@ -230,6 +230,7 @@ def test_the_largest_load_is_followed_through_any_history(
 
 def test_the_largest_load_is_a_bound_where_it_is_too_complex(
     monkeypatch: pytest.MonkeyPatch,
+    set_limit: SetLimit,
 ) -> None:
     cells = JointCells(PARTITIONS)
     largest = Largest(cells)
@@ -240,8 +241,8 @@ def test_the_largest_load_is_a_bound_where_it_is_too_complex(
     assert (largest.load, largest.is_exact) == (1, True)
     largest.follow(_entry("charge", (), 1))
     assert largest.load == 1, "what was held is charged, and carries as much"
-    monkeypatch.setattr(joint_cells, "MAX_WORK", 3)
-    monkeypatch.setattr(joint_bounds, "MAX_ELIMINATION_WORK", 3)
+    set_limit("MAX_WORK", 3)
+    set_limit("MAX_ELIMINATION_WORK", 3)
     cells.reserve((), 2)
     largest.follow(_entry("reserve", (), 2))
     assert (largest.load, largest.is_exact) == (5, False)

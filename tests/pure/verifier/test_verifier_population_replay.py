@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from grovekeeper_verifier import joint_bounds, joint_cells
 from grovekeeper_verifier.export_lines import NotVerified
 from grovekeeper_verifier.member_comparison import MemberLedger
 from grovekeeper_verifier.population_replay import PopulationSummary, verify
 from tests.support.export_writers import chained
+from tests.support.set_limits import SetLimit
 
 People = Callable[..., Any]
 HASHES = [
@@ -291,7 +291,7 @@ def test_a_member_that_sets_delta_aside_is_refused(people: People) -> None:
 
 
 def test_a_load_past_the_limit_of_work_is_compared_with_a_bound(
-    people: People, monkeypatch: pytest.MonkeyPatch
+    people: People, set_limit: SetLimit
 ) -> None:
     """A load is right if it is at least a bound: then it is at least the largest load,
     too.
@@ -303,11 +303,11 @@ def test_a_load_past_the_limit_of_work_is_compared_with_a_bound(
     for number, scope in enumerate(boxes):
         population.step("ds_a", "reserve", f"jb_1{number}", "0.25", scope=scope)
     population.step("ds_a", "reserve", "jb_2", "1")
-    monkeypatch.setattr(joint_cells, "MAX_WORK", 0)
+    set_limit("MAX_WORK", 0)
     assert checked(population, "ds_a").compared["ds_a"].n_bounds == 0, (
         "an elimination is within its limit"
     )
-    monkeypatch.setattr(joint_bounds, "MAX_ELIMINATION_WORK", 8)
+    set_limit("MAX_ELIMINATION_WORK", 8)
     assert population.entries[-1]["amount"] == "1.25"
     assert failure(population, "ds_a").reason.startswith(
         "the scopes overlap in too many ways"

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from app.core import limits
 from app.webhooks import sender
 from app.webhooks.sender import AddressRefused, confirm, read_url
 from tests.support.receiver import Receiver, listening
+from tests.support.set_limits import SetLimit
 from tests.support.tls_proxy import make_certificates
 
 PRIVATE = [
@@ -111,6 +111,7 @@ def test_a_name_is_resolved_once_and_that_address_is_reached(
 
 def test_a_name_that_no_server_resolves_does_not_stop_the_thread(
     monkeypatch: pytest.MonkeyPatch,
+    set_limit: SetLimit,
 ) -> None:
     answered, given_up = threading.Event(), threading.Event()
 
@@ -120,7 +121,7 @@ def test_a_name_that_no_server_resolves_does_not_stop_the_thread(
         return []
 
     monkeypatch.setattr(socket, "getaddrinfo", hang)
-    monkeypatch.setattr(limits, "WEBHOOK_WAIT_S", 0.05)
+    set_limit("WEBHOOK_WAIT_S", 0.05)
     outcome = sender.send("https://hooks.invalid/", b"{}", {}, allowed=())
     assert outcome == "unreachable"
     assert not given_up.is_set(), "the delivery ended before the look-up"
@@ -143,9 +144,9 @@ def test_a_receiver_without_an_accepted_certificate_is_told_from_a_silent_one(
 
 
 def test_a_receiver_that_does_not_answer_the_handshake_is_a_silent_one(
-    monkeypatch: pytest.MonkeyPatch,
+    set_limit: SetLimit,
 ) -> None:
-    monkeypatch.setattr(limits, "WEBHOOK_WAIT_S", 0.2)
+    set_limit("WEBHOOK_WAIT_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"https://127.0.0.1:{silent.getsockname()[1]}/"
         assert sender.send(url, b"{}", {}, allowed=_LOOPBACK) == "no-answer"

@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.core import limits
 from app.core.errors import LeaseLost
 from app.core.processes import Stop
 from app.services.execution.lease import Lease
@@ -23,6 +22,7 @@ from app.services.jobs.task import Needs
 from app.worker import supervise
 from app.worker import supervise as module
 from app.worker.supervise import Children, Supervisor, public_time_after
+from tests.support.set_limits import SetLimit
 
 _WAITS = "import os, sys; os.write(1, b'.'); sys.stdin.readline()"
 
@@ -117,10 +117,10 @@ def test_a_child_that_cannot_load_its_code_runs_no_job(
 
 
 def test_a_child_that_takes_too_long_to_load_is_ended(
-    monkeypatch: pytest.MonkeyPatch,
+    set_limit: SetLimit,
 ) -> None:
     slow = child_of("import time; time.sleep(60)")
-    monkeypatch.setattr(limits, "CHILD_LOAD_S", 0)
+    set_limit("CHILD_LOAD_S", 0)
     with pytest.raises(CodeNotLoaded):
         Children(lambda: slow).load(lambda: None)
     assert slow.returncode is not None

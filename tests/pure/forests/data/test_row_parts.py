@@ -5,7 +5,6 @@ import threading
 import numpy as np
 import pytest
 
-from grovekeeper_forests.data import coded_rows
 from grovekeeper_forests.data.coded_rows import (
     CodedBlock,
     CodedPart,
@@ -17,19 +16,19 @@ from grovekeeper_forests.data.encoding import Encoding
 from grovekeeper_forests.releases.forest.draw import grow
 from grovekeeper_forests.releases.forest.price import plan
 from tests.privacy.noiseless import REQUESTS, Noiseless, as_codes
+from tests.support.forest_fixtures import DivideRows
 from tests.support.reweighted import SCHEMA, rows
 
 
 @pytest.mark.parametrize("name", REQUESTS)
 def test_rows_in_parts_and_threads_give_the_forest_of_all_rows_together(
-    name: str, monkeypatch: pytest.MonkeyPatch
+    name: str, divide_rows: DivideRows
 ) -> None:
     request, values = REQUESTS[name], rows(600)
     whole = grow(
         plan(request, SCHEMA), SCHEMA, values, Noiseless(), on_tree_done=lambda: None
     )
-    monkeypatch.setattr(coded_rows, "PART_ROWS", 90)
-    monkeypatch.setattr(coded_rows, "_n_processors", lambda: 3)
+    divide_rows(part_rows=90, n_threads=3)
     for parted in (values, as_codes(values, request, SCHEMA)):
         forest = grow(
             plan(request, SCHEMA),
@@ -42,8 +41,8 @@ def test_rows_in_parts_and_threads_give_the_forest_of_all_rows_together(
             np.testing.assert_array_equal(forest.arrays[array], expected)
 
 
-def test_threads_count_every_part_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coded_rows, "_n_processors", lambda: 2)
+def test_threads_count_every_part_once(divide_rows: DivideRows) -> None:
+    divide_rows(n_threads=2)
     both, seen = threading.Barrier(2), set[int]()
 
     def add(part: int, onto: np.ndarray | None) -> np.ndarray:
@@ -57,9 +56,9 @@ def test_threads_count_every_part_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_part_that_cannot_be_counted_fails_the_sum(
-    monkeypatch: pytest.MonkeyPatch,
+    divide_rows: DivideRows,
 ) -> None:
-    monkeypatch.setattr(coded_rows, "_n_processors", lambda: 2)
+    divide_rows(n_threads=2)
     with pytest.raises(ValueError, match="part 3"):
         sum_over(
             range(5),
@@ -68,9 +67,9 @@ def test_a_part_that_cannot_be_counted_fails_the_sum(
 
 
 def test_threads_keep_the_order_of_the_parts_that_they_make(
-    monkeypatch: pytest.MonkeyPatch,
+    divide_rows: DivideRows,
 ) -> None:
-    monkeypatch.setattr(coded_rows, "_n_processors", lambda: 3)
+    divide_rows(n_threads=3)
     assert RowParts([f" {i} " for i in range(9)]).map("strip").parts == [
         str(i) for i in range(9)
     ]
