@@ -109,14 +109,11 @@ class Principal:
         """All roles of the principal on a dataset where it was granted ``granted``;
         empty if the dataset is hidden.
         """
-        roles: frozenset[Role] = frozenset()
-        if self.is_admin:
-            roles |= INCLUDED[Role.ADMIN]
-        if Role.AUDITOR in self.roles:
-            roles |= INCLUDED[Role.AUDITOR]
+        # the other global roles say nothing about a dataset
+        held = self.roles & {Role.ADMIN, Role.AUDITOR}
         if granted is not None:
-            roles |= INCLUDED[granted]
-        return roles
+            held |= {granted}
+        return frozenset[Role]().union(*(INCLUDED[role] for role in held))
 
 
 Now: TypeAlias = Callable[[Session], datetime]
@@ -173,27 +170,17 @@ def read(session: Session, key_id: str, *, now: Now) -> Principal:
     return authority(session, session.get(KeyRow, key_id), now=now)
 
 
-def has_expired(session: Session, key_id: str, *, now: Now) -> bool:
-    """Whether a key that was not revoked has come to its end."""
+def has_expired(session: Session, key_id: str) -> bool:
+    """Whether a key without authority has come to its end: nobody revoked it."""
     row = session.get(KeyRow, key_id)
-    return (
-        row is not None
-        and row.revoked_at is None
-        and _is_past_its_end(session, row, now=now)
-    )
-
-
-def _is_past_its_end(session: Session, row: KeyRow, *, now: Now) -> bool:
-    return row.expires_at is not None and row.expires_at <= now(session)
+    return row is not None and row.revoked_at is None
 
 
 def authority(session: Session, row: KeyRow | None, *, now: Now) -> Principal:
     """The authority of a key by its row; raises what :func:`read` raises."""
-    if (
-        row is None
-        or row.revoked_at is not None
-        or _is_past_its_end(session, row, now=now)
-    ):
+    if row is None or row.revoked_at is not None:
+        raise Unauthenticated
+    if row.expires_at is not None and row.expires_at <= now(session):
         raise Unauthenticated
     roles = frozenset(map(Role, row.roles))
     return Principal(

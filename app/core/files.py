@@ -224,28 +224,24 @@ class Directory:
 
     folder: Path
 
-    def path(self, name: str) -> Path:
-        """The path of a file, which need not exist."""
-        return self.folder / name
-
     @contextmanager
     def new(self, name: str, *, existing: Existing) -> Iterator[BinaryIO]:
-        path = self.path(name)
+        path = self.folder / name
         make_folder(path.parent)
         with new_file(path, existing=existing) as file:
             yield cast(BinaryIO, file)
 
     def open(self, name: str) -> BinaryIO:
-        return cast(BinaryIO, self.path(name).open("rb", buffering=0))
+        return cast(BinaryIO, (self.folder / name).open("rb", buffering=0))
 
     def local(self, name: str) -> Path:
         """See :meth:`Store.local`: the file itself."""
-        path = self.path(name)
+        path = self.folder / name
         path.stat()
         return path
 
     def files(self, folder: str) -> Iterator[Listed]:
-        for parent, _, basenames in os.walk(self.path(folder)):
+        for parent, _, basenames in os.walk(self.folder / folder):
             for basename in basenames:
                 path = Path(parent, basename)
                 with suppress(FileNotFoundError):  # deleted since the listing
@@ -255,13 +251,13 @@ class Directory:
                     yield Listed(name, facts.st_size, changed_at)
 
     def delete(self, name: str) -> None:
-        path = self.path(name)
+        path = self.folder / name
         with suppress(FileNotFoundError):
             path.unlink()
             sync_folder(path.parent)
 
     def free_bytes(self, folder: str) -> int:
-        path = self.path(folder)
+        path = self.folder / folder
         # a name decides which of them gets the next file
         inner = (each for each in path.iterdir() if each.is_dir())
         if not all(os.access(each, os.W_OK | os.X_OK) for each in (path, *inner)):

@@ -53,7 +53,8 @@ def file_of(rows: SealedFile, rows_id: bytes, public: Encoding) -> SealedFile | 
         return None
     digest = _digest(public)
     path = rows.file.local()
-    path = row_files.codes_folder(path) / f"{path.stem}.{digest.hex()[:16]}.codes"
+    folder = path.parents[1].with_name(row_files.CODES_FOLDER) / path.parent.name
+    path = folder / f"{path.stem}.{digest.hex()[:16]}.codes"
     # The whole digest is in the key: bins whose names are equal by chance cannot read
     # the codes of one another.
     key = DataKey(rows.key.derived(_PURPOSE + digest, salt=rows_id))

@@ -157,10 +157,6 @@ class Selection:
         labels = integers(table.column(self.label_column))
         return kept & has_known_label(self.schema.label, labels)
 
-    def classes(self, table: pa.Table) -> Int32Array:
-        """The PRIVATE class of every row; −1 for a label that is not declared."""
-        return _classes(self.schema.label, table.column(self.label_column))
-
 
 def start_reading() -> None:
     """Starts the thread in which pyarrow reads files, the only one of this process, so
@@ -371,7 +367,7 @@ def _read_values(files: Sequence[SealedFile], selection: Selection) -> Sanitised
     tables = [table for file in files for table in _read_file(file, selection)]
     table = pa.concat_tables([pa.Table.from_batches([], selection.form), *tables])
     del tables
-    y = selection.classes(table)
+    y = _classes(selection.schema.label, table.column(selection.label_column))
     columns = []
     for index, feature in enumerate(selection.schema.features):
         name = row_layout.feature_column(index)
@@ -409,7 +405,8 @@ def _read_codes(
         ):
             kept = selection.among(table)
             features.blocks.append(codes.where(kept))
-            y.append(selection.classes(table)[kept])
+            labels = table.column(selection.label_column)
+            y.append(_classes(selection.schema.label, labels)[kept])
             if request.with_ids:
                 ids.append(_row_ids(table.column(row_layout.ROW_ID_COLUMN))[kept])
     return CodedRows(

@@ -16,7 +16,6 @@ that read rows, beside the file of rows or its copy.
 import re
 from collections.abc import Collection, Iterator
 from datetime import datetime
-from pathlib import Path
 
 from app.core.files import FOLDERS_OF_ROWS, Listed, Store, StoredFile
 from app.core.sealed_files import DataKey, SealedFile
@@ -70,14 +69,6 @@ def book_name(dataset_id: str, epoch_id: str) -> str:
     (app.datasets.admission).
     """
     return f"{_name(ROWS_FOLDER, dataset_id, epoch_id)}.units"
-
-
-def codes_folder(rows: Path) -> Path:
-    """The folder of the codes of a dataset, given the path of the rows of one upload on
-    this machine.
-    """
-    dataset = rows.parent
-    return dataset.parent.with_name(CODES_FOLDER) / dataset.name
 
 
 def printed(store: Store, dataset_id: str) -> set[str]:

@@ -248,7 +248,7 @@ def require_submitter(
         for dataset_id in {row.dataset_id, *(part.dataset for part in row.parts)}:
             grants.require(session, submitter, dataset_id, TRAIN, kind="dataset")
     except Unauthenticated:
-        expired = grants.has_expired(session, row.submitted_by, now=now)
+        expired = grants.has_expired(session, row.submitted_by)
         raise SubmitterRevoked(
             EndReason.KEY_EXPIRED if expired else EndReason.REVOKED
         ) from None

@@ -113,13 +113,13 @@ class Installation:
         The kernel frees the content when the file is closed or the process ends,
         however it ends. So no text of an upload outlives an erasure.
         """
-        return cast(BinaryIO, tempfile.TemporaryFile(dir=self.home))
+        return cast(BinaryIO, tempfile.TemporaryFile(dir=self.settings.home))
 
     def job_folder(self, job_id: str) -> Path:
         """The folder of a job, with the models that it reads and the output that its
         child leaves; it exists only while the job runs.
         """
-        return self.home / "jobs" / job_id
+        return self.settings.home / "jobs" / job_id
 
     def close(self) -> None:
         """Closes the database."""

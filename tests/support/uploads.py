@@ -44,7 +44,7 @@ def stored_table(file: SealedFile) -> pa.Table:
 def path_of(file: SealedFile) -> Path:
     """The path of a file in a folder of this machine; the file need not exist."""
     assert isinstance(file.file.store, Directory)
-    return file.file.store.path(file.file.name)
+    return file.file.store.folder / file.file.name
 
 
 def store_table(

@@ -264,7 +264,7 @@ def _needs(installation: Installation, claim: Claim) -> Needs:
         names = [name for part in row.parts for name in row_file_names(part)]
     store = installation.files
     if isinstance(store, Directory):
-        names = [str(store.path(name)) for name in names]
+        names = [str(store.folder / name) for name in names]
     elif cluster is None:
         # the child reads copies: this process has read them, or makes them later
         names = []

@@ -27,7 +27,6 @@ from app.ledger import populations, reservations, statements
 from app.services.installation import Installation
 from app.webhooks import outbox
 from app.webhooks.outbox import BUDGET_LOW, WebhookRow
-from grovekeeper_common.json_types import JsonObject
 from grovekeeper_forests.errors import GrovekeeperError
 
 JOB_QUEUED = "job.queued"
@@ -87,10 +86,33 @@ def end_locked(
         end_job(session, row, state=state, reason=reason, at=at)
 
 
-def job_changed(session: Session, row: JobRow, event: str, *, at: datetime) -> None:
-    """Tells the webhooks of every dataset of a job about the job's state."""
-    datasets = {row.dataset_id, *(part.dataset for part in row.parts)}
-    _tell_of_job(session, row, event, outbox.listening(session, datasets), at=at)
+def job_changed(
+    session: Session,
+    row: JobRow,
+    event: str,
+    *,
+    at: datetime,
+    listeners: Sequence[WebhookRow] | None = None,
+) -> None:
+    """Tells the webhooks of every dataset of a job about the job's state.
+
+    Args:
+        listeners: these webhooks, if the caller has read them.
+    """
+    if listeners is None:
+        datasets = {row.dataset_id, *(part.dataset for part in row.parts)}
+        listeners = outbox.listening(session, datasets)
+    for webhook in listeners:
+        if event in webhook.events:
+            facts = {
+                "dataset": webhook.dataset_id,
+                "job": row.id,
+                "kind": row.kind,
+                "algorithm": row.algorithm,
+                "state": row.state,
+                "reason": row.reason,
+            }
+            outbox.put(session, webhook, event, facts, at=at)
 
 
 def accepted(session: Session, row: JobRow, *, at: datetime) -> None:
@@ -101,30 +123,9 @@ def accepted(session: Session, row: JobRow, *, at: datetime) -> None:
         session, {row.dataset_id, *(part.dataset for part in row.parts)}
     )
     if row.state == JobState.QUEUED:
-        _tell_of_job(session, row, JOB_QUEUED, listeners, at=at)
+        job_changed(session, row, JOB_QUEUED, at=at, listeners=listeners)
     if watch_budgets:
         budgets_changed(session, {part.dataset for part in row.parts}, at=at)
-
-
-def _tell_of_job(
-    session: Session,
-    row: JobRow,
-    event: str,
-    listeners: Sequence[WebhookRow],
-    *,
-    at: datetime,
-) -> None:
-    for dataset_id in sorted({row.dataset_id, *(part.dataset for part in row.parts)}):
-        facts = {
-            "dataset": dataset_id,
-            "job": row.id,
-            "kind": row.kind,
-            "algorithm": row.algorithm,
-            "state": row.state,
-            "reason": row.reason,
-        }
-        of_dataset = [row for row in listeners if row.dataset_id == dataset_id]
-        _put(session, of_dataset, event, facts, at=at)
 
 
 def refused(installation: Installation, error: GrovekeeperError, *, by: str) -> None:
@@ -143,8 +144,10 @@ def refused(installation: Installation, error: GrovekeeperError, *, by: str) -> 
         return
     facts = {"dataset": error.dataset, "problem": _REFUSALS[type(error)], "by": by}
     with installation.database.write() as session:
-        listeners = outbox.listening(session, [error.dataset])
-        _put(session, listeners, REFUSED, facts, at=installation.database.now(session))
+        at = installation.database.now(session)
+        for webhook in outbox.listening(session, [error.dataset]):
+            if REFUSED in webhook.events:
+                outbox.put(session, webhook, REFUSED, facts, at=at)
 
 
 def budgets_changed(
@@ -193,16 +196,3 @@ def tell_low(session: Session, dataset_ids: Collection[str], *, at: datetime) ->
             # a dropped event is told by the next change
             is_low = outbox.put(session, row, BUDGET_LOW, facts, at=at)
         row.is_low = is_low
-
-
-def _put(
-    session: Session,
-    listeners: Sequence[WebhookRow],
-    event: str,
-    facts: JsonObject,
-    *,
-    at: datetime,
-) -> None:
-    for row in listeners:
-        if event in row.events:
-            outbox.put(session, row, event, facts, at=at)

@@ -21,7 +21,7 @@ def everything_in(store):
 def write(store, name, content=b"rows"):
     with store.new(name, existing="refuse") as file:
         file.write(content)
-    return store.path(name)
+    return store.folder / name
 
 
 @pytest.fixture
