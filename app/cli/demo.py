@@ -24,16 +24,13 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
-
-import typer
 
 from app.cli.command import command
 from app.core import processes
 from app.core.errors import InstallationError
 from app.core.settings import PREFIX, Settings
 from grovekeeper_client.cli import jobs, ledger, prediction_rows, statistics
-from grovekeeper_client.cli.command import Client, Plain, Waiting
+from grovekeeper_client.cli.command import Client, Plain, Waiting, option
 from grovekeeper_client.cli.output import Output, amount
 from grovekeeper_client.errors import ApiProblem
 from grovekeeper_client.settings import ADMIN_KEY_FILE
@@ -57,14 +54,11 @@ class _Stopped(BaseException):
 @command
 def demo(
     call: Plain,
-    home: Annotated[
-        Path | None,
-        typer.Option(help="Keep everything in this folder; default a temporary one."),
-    ] = None,
-    port: Annotated[int | None, typer.Option(help="Port of the server.")] = None,
-    end: Annotated[
-        bool, typer.Option("--exit", help="Stop the server after the last step.")
-    ] = False,
+    home: Path | None = option(
+        "Keep everything in this folder; default a temporary one."
+    ),
+    port: int | None = option("Port of the server."),
+    end: bool = option("Stop the server after the last step.", "--exit", default=False),
 ) -> None:
     """Show everything on a real dataset: a count with the error that was asked for, a
     quote, training, predictions, a refusal, the verified ledger.

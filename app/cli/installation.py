@@ -27,7 +27,7 @@ from app.core.settings import PREFIX, SETTINGS, Settings, unknown_variables
 from app.db import revisions
 from app.db.database import Database, parse_url
 from grovekeeper_client.cli import problems
-from grovekeeper_client.cli.command import Plain, WrongUse
+from grovekeeper_client.cli.command import Plain, WrongUse, option
 from grovekeeper_client.cli.problems import ExitCode
 
 db = Group("Upgrade the database of the installation, and change its keys.")
@@ -75,19 +75,11 @@ def _warn_of_unknown_variables() -> None:
 class HomeOptions(Plain):
     """Options that locate the installation."""
 
-    home: Annotated[
-        Path | None,
-        typer.Option(help="Folder of the installation; default GROVEKEEPER_HOME."),
-    ] = None
-    database_url: Annotated[
-        str | None,
-        typer.Option(
-            help="Address of the database, without a password; default GROVEKEEPER_DATABASE_URL, or SQLite in the home."
-        ),
-    ] = None
-    log_level: Annotated[
-        str | None, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")
-    ] = None
+    home: Path | None = option("Folder of the installation; default GROVEKEEPER_HOME.")
+    database_url: str | None = option(
+        "Address of the database, without a password; default GROVEKEEPER_DATABASE_URL, or SQLite in the home."
+    )
+    log_level: str | None = option("DEBUG, INFO, WARNING or ERROR.")
 
     def settings(self, **flags: object) -> Settings:
         """The settings of the environment, overridden by these options and ``flags``.
@@ -124,27 +116,21 @@ class HomeOptions(Plain):
 class WorkOptions:
     """Options of workers."""
 
-    lease_ttl_s: Annotated[
-        int | None,
-        typer.Option(help="Seconds without a heartbeat until a worker loses its job."),
-    ] = None
-    poll_interval_s: Annotated[
-        float | None, typer.Option(help="Seconds between polls of an empty queue.")
-    ] = None
-    release_interval_s: Annotated[
-        int | None,
-        typer.Option(help="Seconds between the public times of jobs; 0 for none."),
-    ] = None
+    lease_ttl_s: int | None = option(
+        "Seconds without a heartbeat until a worker loses its job."
+    )
+    poll_interval_s: float | None = option("Seconds between polls of an empty queue.")
+    release_interval_s: int | None = option(
+        "Seconds between the public times of jobs; 0 for none."
+    )
 
 
 @dataclass(frozen=True)
 class ListenOptions(HomeOptions):
     """Options of the API's address."""
 
-    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None
-    port: Annotated[
-        int | None, typer.Option(help="Port to listen on; 0 picks one.")
-    ] = None
+    host: str | None = option("Address to listen on.")
+    port: int | None = option("Port to listen on; 0 picks one.")
 
     def settings(self, **flags: object) -> Settings:
         return super().settings(host=self.host, port=self.port, **flags)
@@ -154,9 +140,7 @@ class ListenOptions(HomeOptions):
 def serve(
     call: ListenOptions,
     work: WorkOptions,
-    workers: Annotated[
-        int | None, typer.Option(help="Number of worker processes.")
-    ] = None,
+    workers: int | None = option("Number of worker processes."),
 ) -> None:
     """Run the API and its workers on the embedded database, on one machine."""
     with without_collection():
@@ -394,13 +378,11 @@ def restore(
         Path, typer.Argument(help="Folder that `grovekeeper backup` made.")
     ],
     migration_url: MigrationUrl = None,
-    accept_loss: Annotated[
-        bool,
-        typer.Option(
-            "--accept-loss",
-            help="Restore without the newest entries; close their accounts for ever.",
-        ),
-    ] = False,
+    accept_loss: bool = option(
+        "Restore without the newest entries; close their accounts for ever.",
+        "--accept-loss",
+        default=False,
+    ),
 ) -> None:
     """Read a backup into an empty database and home. Refuses a backup that lacks
     entries which heads prove.
@@ -435,14 +417,10 @@ def run_scheduler() -> None:
 
 @dask_commands.command("worker")
 def run_dask_worker(
-    memory_limit: Annotated[
-        str,
-        typer.Option(help="Memory of the worker: 48GiB, or a share of the machine's."),
-    ] = "0.8",
-    host: Annotated[
-        str | None,
-        typer.Option(help="Address to listen on; default: chosen by the network."),
-    ] = None,
+    memory_limit: str = option(
+        "Memory of the worker: 48GiB, or a share of the machine's.", default="0.8"
+    ),
+    host: str | None = option("Address to listen on; default: chosen by the network."),
 ) -> None:
     """Run one worker, which counts with all processors of the machine, until a signal
     stops it.

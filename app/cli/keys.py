@@ -1,12 +1,9 @@
 """Implements ``grovekeeper keys``: the commands of the client, and ``create-admin``."""
 
-from typing import Annotated
-
-import typer
-
 from app.cli.command import Group
 from app.cli.installation import HomeOptions
 from grovekeeper_client.cli import keys
+from grovekeeper_client.cli.command import option
 from grovekeeper_client.cli.new_secrets import SaveOption, hand_over, secret_file
 
 _on_the_installation = Group("")
@@ -19,7 +16,7 @@ app.add_typer(_on_the_installation)
 @_on_the_installation.command("create-admin")
 def create_admin(
     call: HomeOptions,
-    name: Annotated[str, typer.Option(help="Name of the person or program.")] = "admin",
+    name: str = option("Name of the person or program.", default="admin"),
     save: SaveOption = None,
 ) -> None:
     """Make an admin key on the installation itself, for when all admin keys are lost."""

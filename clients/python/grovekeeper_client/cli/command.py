@@ -14,7 +14,7 @@ import shlex
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_type_hints
 
@@ -101,14 +101,25 @@ def one_attempt(output: Output, continued: str | None) -> Iterator[str]:
         raise
 
 
+def option(help_: str, *names: str, default: Any = None, **typers: Any) -> Any:
+    """An option of a command: the default of a parameter, or of a field of a group.
+
+    Args:
+        help_: its help text.
+        names: by default that of the parameter.
+        typers: what else ``typer.Option`` takes.
+    """
+    made = typer.Option(*names, help=help_, **typers)
+    return field(default=default, metadata={"option": made})
+
+
 @dataclass(frozen=True)
 class Plain:
     """Options of every command."""
 
-    as_json: Annotated[
-        bool,
-        typer.Option("--json", help="Print one JSON value and nothing else on stdout."),
-    ] = False
+    as_json: bool = option(
+        "Print one JSON value and nothing else on stdout.", "--json", default=False
+    )
 
     @property
     def output(self) -> Output:
@@ -120,14 +131,8 @@ class Plain:
 class Remote(Plain):
     """Options of every command that talks to a service."""
 
-    url: Annotated[
-        str | None,
-        typer.Option(help="Address of the service; default GROVEKEEPER_URL."),
-    ] = None
-    key_file: Annotated[
-        Path | None,
-        typer.Option(help="File of the key; default GROVEKEEPER_API_KEY_FILE."),
-    ] = None
+    url: str | None = option("Address of the service; default GROVEKEEPER_URL.")
+    key_file: Path | None = option("File of the key; default GROVEKEEPER_API_KEY_FILE.")
 
     @contextmanager
     def client(self) -> Iterator[Client]:
@@ -236,10 +241,12 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
         key=lambda p: issubclass(groups.get(p.name, object), Plain),
     )
     for parameter in own_first:
-        keyword = parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-        parameters += (
-            _options(groups[parameter.name]) if parameter.name in groups else [keyword]
-        )
+        if parameter.name in groups:
+            parameters += _options(groups[parameter.name])
+        else:
+            parameters.append(
+                _keyword(parameter.name, parameter.annotation, parameter.default)
+            )
 
     @functools.wraps(function)
     def wrapper(**values: Any) -> None:
@@ -427,17 +434,20 @@ def _keys_of_name(client: Client, name: str, dataset: str | None) -> list[str]:
 
 def _options(group: type[Any]) -> list[inspect.Parameter]:
     hints = get_type_hints(group, include_extras=True)
-    return [
-        inspect.Parameter(
-            item.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=inspect.Parameter.empty
-            if item.default is MISSING
-            else item.default,
-            annotation=hints[item.name],
-        )
-        for item in fields(group)
-    ]
+    return [_keyword(item.name, hints[item.name], item) for item in fields(group)]
+
+
+def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    """A parameter as typer reads it; fields hold defaults and options."""
+    if isinstance(default, Field):
+        if "option" in default.metadata:
+            annotation = Annotated[annotation, default.metadata["option"]]
+        default = default.default
+    if default is MISSING:
+        default = inspect.Parameter.empty
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
+    )
 
 
 DatasetArgument: TypeAlias = Annotated[
@@ -488,12 +498,8 @@ def _seconds(typed: float | None) -> float | None:
 class CapInUnits:
     """A cap in the unit of an account, instead of an ε."""
 
-    rho: Annotated[
-        str | None, typer.Option(help="A ρ instead of ε, on zcdp accounts.")
-    ] = None
-    mu: Annotated[
-        str | None, typer.Option(help="A μ instead of ε, on gdp accounts.")
-    ] = None
+    rho: str | None = option("A ρ instead of ε, on zcdp accounts.")
+    mu: str | None = option("A μ instead of ε, on gdp accounts.")
 
     @property
     def stated(self) -> dict[str, str]:
@@ -505,15 +511,12 @@ class CapInUnits:
 class Waiting:
     """Whether a command waits for its job, and for how long."""
 
-    wait: Annotated[
-        bool, typer.Option("--wait", help="Wait for the job, with a progress bar.")
-    ] = False
-    timeout: Annotated[
-        float | None,
-        typer.Option(
-            help="Seconds to wait at most. The job goes on.", callback=_seconds
-        ),
-    ] = None
+    wait: bool = option(
+        "Wait for the job, with a progress bar.", "--wait", default=False
+    )
+    timeout: float | None = option(
+        "Seconds to wait at most. The job goes on.", callback=_seconds
+    )
 
 
 YesOption: TypeAlias = Annotated[

@@ -33,6 +33,7 @@ from grovekeeper_client.cli.command import (
     json_object,
     on_key,
     one_attempt,
+    option,
     read_bytes,
 )
 from grovekeeper_client.cli.output import SIMILAR_UNITS, Output, amount, last_use
@@ -66,22 +67,16 @@ _LISTS = {
 class Choices:
     """What a data dictionary may leave open."""
 
-    name: Annotated[str | None, typer.Option(help="Name of the dataset.")] = None
-    label: Annotated[
-        list[str] | None,
-        typer.Option(help="The column to predict; of several, each job names its own."),
-    ] = None
-    cut: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A column of numbers to predict, with the points that cut it into classes: los_days=3,7.",
-            metavar="COLUMN=POINTS",
-        ),
-    ] = None
-    unit: Annotated[
-        str | None, typer.Option(help="The column that names the person.")
-    ] = None
-    table: Annotated[str | None, typer.Option(help="Which of several tables.")] = None
+    name: str | None = option("Name of the dataset.")
+    label: list[str] | None = option(
+        "The column to predict; of several, each job names its own."
+    )
+    cut: list[str] | None = option(
+        "A column of numbers to predict, with the points that cut it into classes: los_days=3,7.",
+        metavar="COLUMN=POINTS",
+    )
+    unit: str | None = option("The column that names the person.")
+    table: str | None = option("Which of several tables.")
 
     @property
     def options(self) -> dict[str, Any]:
@@ -123,18 +118,11 @@ def _cut(text: str) -> tuple[str, list[float]]:
 class Declared:
     """What the owner decides, and no data dictionary says."""
 
-    epsilon: Annotated[
-        str | None, typer.Option(help="The lifetime budget, as a pure account.")
-    ] = None
-    public_size: Annotated[
-        int | None, typer.Option(help="A round number of rows that may be published.")
-    ] = None
-    cells: Annotated[
-        int | None,
-        typer.Option(
-            help="Number of hash cells, so that rows can be held back from training."
-        ),
-    ] = None
+    epsilon: str | None = option("The lifetime budget, as a pure account.")
+    public_size: int | None = option("A round number of rows that may be published.")
+    cells: int | None = option(
+        "Number of hash cells, so that rows can be held back from training."
+    )
 
     @property
     def members(self) -> JsonObject:
@@ -320,20 +308,15 @@ RowsArgument = Annotated[
 class UploadTerms(Written):
     """How a file is written, and what is refused unless the owner accepts it."""
 
-    accept_unknown: Annotated[
-        bool,
-        typer.Option(
-            "--accept-unknown",
-            help="Accept columns in which more than 5 % of the cells are undeclared or out of bounds, and marks "
-            "such as NA in the unit column.",
-        ),
-    ] = False
-    accept_empty: Annotated[
-        bool,
-        typer.Option(
-            "--accept-empty", help="Store a file that has a header and no row."
-        ),
-    ] = False
+    accept_unknown: bool = option(
+        "Accept columns in which more than 5 % of the cells are undeclared or out of bounds, and marks "
+        "such as NA in the unit column.",
+        "--accept-unknown",
+        default=False,
+    )
+    accept_empty: bool = option(
+        "Store a file that has a header and no row.", "--accept-empty", default=False
+    )
 
 
 @app.command("upload")
@@ -342,12 +325,9 @@ def upload(
     dataset: DatasetArgument,
     file: RowsArgument,
     terms: UploadTerms,
-    again: Annotated[
-        bool,
-        typer.Option(
-            "--again", help="Store a file once more that was uploaded before."
-        ),
-    ] = False,
+    again: bool = option(
+        "Store a file once more that was uploaded before.", "--again", default=False
+    ),
     idempotency_key: AttemptOption = None,
 ) -> None:
     """Upload rows. The report is for the owner only."""
@@ -543,13 +523,9 @@ def uploads(call: Remote, dataset: DatasetArgument) -> None:
 @app.command("list")
 def list_datasets(
     call: Remote,
-    name: Annotated[str | None, typer.Option(help="A part of the name.")] = None,
-    population: Annotated[
-        str | None, typer.Option(help="Name or id of a population: its members.")
-    ] = None,
-    role: Annotated[
-        str | None, typer.Option(help="That the key was granted, such as owner.")
-    ] = None,
+    name: str | None = option("A part of the name."),
+    population: str | None = option("Name or id of a population: its members."),
+    role: str | None = option("That the key was granted, such as owner."),
 ) -> None:
     """List the datasets that the key may see."""
     datasets = call.ask_all(
@@ -619,19 +595,13 @@ def show(call: Remote, dataset: DatasetArgument) -> None:
 class Dummies:
     """Where dummy rows go, and which."""
 
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            help=f"A new file that ends in {dummies.ENDINGS}; default CSV to standard output."
-        ),
-    ] = None
-    declaration: Annotated[
-        Path | None,
-        typer.Option(
-            help="A new file for a like declaration, to declare the dataset on a service of your own."
-        ),
-    ] = None
-    seed: Annotated[int, typer.Option(help="Other rows for another number.")] = 0
+    output: Path | None = option(
+        f"A new file that ends in {dummies.ENDINGS}; default CSV to standard output."
+    )
+    declaration: Path | None = option(
+        "A new file for a like declaration, to declare the dataset on a service of your own."
+    )
+    seed: int = option("Other rows for another number.", default=0)
 
     def check(self) -> None:
         """Checks that both files can be written, before anything is.

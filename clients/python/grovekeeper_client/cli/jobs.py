@@ -4,7 +4,6 @@ commands that ask for them.
 
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Annotated
 
 import typer
 
@@ -15,6 +14,7 @@ from grovekeeper_client.cli.command import (
     Remote,
     Waiting,
     one_attempt,
+    option,
 )
 from grovekeeper_client.cli.output import GIVEN_EARLIER, Output, amount
 from grovekeeper_client.cli.problems import ExitCode
@@ -44,14 +44,11 @@ _SHOWN_BY = {
 @app.command("list")
 def list_jobs(
     call: Remote,
-    dataset: Annotated[str | None, typer.Option(help="Of this dataset only.")] = None,
-    algorithm: Annotated[
-        str | None, typer.Option(help="Of this algorithm only.")
-    ] = None,
-    state: Annotated[
-        str | None,
-        typer.Option(help="waiting, queued, running, succeeded, failed or cancelled."),
-    ] = None,
+    dataset: str | None = option("Of this dataset only."),
+    algorithm: str | None = option("Of this algorithm only."),
+    state: str | None = option(
+        "waiting, queued, running, succeeded, failed or cancelled."
+    ),
 ) -> None:
     """List jobs, newest first."""
     call.show_all(

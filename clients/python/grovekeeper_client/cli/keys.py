@@ -7,7 +7,14 @@ from typing import Annotated
 
 import typer
 
-from grovekeeper_client.cli.command import Client, Group, KeyArgument, Remote, on_key
+from grovekeeper_client.cli.command import (
+    Client,
+    Group,
+    KeyArgument,
+    Remote,
+    on_key,
+    option,
+)
 from grovekeeper_client.cli.new_secrets import SaveOption, hand_over, secret_file
 from grovekeeper_client.cli.output import Output, last_use
 from grovekeeper_client.settings import ADMIN_KEY_FILE, home_of
@@ -25,10 +32,9 @@ Expires = Annotated[
 def create(
     call: Remote,
     name: Annotated[str, typer.Argument(help="Name of the person or program.")],
-    role: Annotated[
-        list[str] | None,
-        typer.Option(help="admin, owner or auditor, everywhere; may be repeated."),
-    ] = None,
+    role: list[str] | None = option(
+        "admin, owner or auditor, everywhere; may be repeated."
+    ),
     expires_at: Expires = None,
     save: SaveOption = None,
 ) -> None:

@@ -29,6 +29,7 @@ from grovekeeper_client.cli.command import (
     given,
     json_object,
     one_attempt,
+    option,
     read_bytes,
     read_scope,
 )
@@ -96,19 +97,15 @@ def show(
 class Stated:
     """Options that state the loss of a mechanism: an event, or one declared loss."""
 
-    event: Annotated[
-        Path | None, typer.Option(help="File with the event (docs/events.md).")
-    ] = None
-    epsilon: Annotated[str | None, typer.Option(help="Declared ε.")] = None
-    delta: Annotated[str | None, typer.Option(help="Declared δ beside ε.")] = None
-    rho: Annotated[str | None, typer.Option(help="Declared ρ.")] = None
-    mu: Annotated[str | None, typer.Option(help="Declared μ.")] = None
-    adjacency: Annotated[
-        str, typer.Option(help="Of the declared loss: add_remove or label.")
-    ] = "add_remove"
-    per: Annotated[
-        str, typer.Option(help="The loss is that of one row or of one unit.")
-    ] = "row"
+    event: Path | None = option("File with the event (docs/events.md).")
+    epsilon: str | None = option("Declared ε.")
+    delta: str | None = option("Declared δ beside ε.")
+    rho: str | None = option("Declared ρ.")
+    mu: str | None = option("Declared μ.")
+    adjacency: str = option(
+        "Of the declared loss: add_remove or label.", default="add_remove"
+    )
+    per: str = option("The loss is that of one row or of one unit.", default="row")
     scope: ScopeOption = None
 
     def body(self, client: Client, dataset: str, description: str) -> JsonObject:
@@ -143,9 +140,9 @@ def charge(
         str, typer.Option(help="What will run; the entries keep it.")
     ],
     stated: Stated,
-    quote: Annotated[
-        bool, typer.Option("--quote", help="Quote the price and charge nothing.")
-    ] = False,
+    quote: bool = option(
+        "Quote the price and charge nothing.", "--quote", default=False
+    ),
     idempotency_key: AttemptOption = None,
 ) -> None:
     """Charge a dataset's account for an external mechanism, before it runs. A charge is
@@ -241,17 +238,11 @@ def cap(
 def entries(
     call: Remote,
     account: AccountArgument,
-    kind: Annotated[
-        str | None,
-        typer.Option(
-            help="Only open, reserve, charge, void, expire, cap, join, load or state."
-        ),
-    ] = None,
-    job: Annotated[str | None, typer.Option(help="Of a job or a reservation.")] = None,
-    actor: Annotated[
-        str | None,
-        typer.Option(help="Of a key, by id or name; or of worker or sweeper."),
-    ] = None,
+    kind: str | None = option(
+        "Only open, reserve, charge, void, expire, cap, join, load or state."
+    ),
+    job: str | None = option("Of a job or a reservation."),
+    actor: str | None = option("Of a key, by id or name; or of worker or sweeper."),
     scope: ScopeOption = None,
 ) -> None:
     """Show the entries of an account, the oldest first: all of them, or those that the
@@ -270,12 +261,8 @@ def entries(
 def spent(
     call: Remote,
     dataset: DatasetArgument,
-    by: Annotated[
-        str, typer.Option(help="key, purpose, key,purpose, kind, month or cell.")
-    ] = "key",
-    actor: Annotated[
-        str | None, typer.Option(help="Only charges of this key, by id or name.")
-    ] = None,
+    by: str = option("key, purpose, key,purpose, kind, month or cell.", default="key"),
+    actor: str | None = option("Only charges of this key, by id or name."),
 ) -> None:
     """Add up what was charged by key, purpose, both, kind, month or cell. An analyst
     sees the charges of the own key.
@@ -324,13 +311,9 @@ def export(
     call: Remote,
     account: AccountArgument,
     file: Annotated[Path, typer.Argument(help="File to write; must not exist.")],
-    export_format: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            help="jsonl, which can be verified, or csv; default: the file's ending.",
-        ),
-    ] = None,
+    export_format: str | None = option(
+        "jsonl, which can be verified, or csv; default: the file's ending.", "--format"
+    ),
 ) -> None:
     """Write the whole history of an account to a file."""
     check_new(file)
@@ -525,10 +508,9 @@ def deployment(
     call: Remote,
     account: AccountArgument,
     file: NewFile = None,
-    owner: Annotated[
-        Path | None,
-        typer.Option(help="What only you know, as a part of the record: YAML or JSON."),
-    ] = None,
+    owner: Path | None = option(
+        "What only you know, as a part of the record: YAML or JSON."
+    ),
 ) -> None:
     """Write a record for the public registry of deployments, with the members that only
     the owner knows.
@@ -608,17 +590,11 @@ def proof(
     call: Remote,
     account: AccountArgument,
     file: NewFile = None,
-    sequence: Annotated[
-        int | None, typer.Option(min=1, help="Prove that this entry is in the log.")
-    ] = None,
-    from_size: Annotated[
-        int | None,
-        typer.Option(min=1, help="Prove that the log only grew since this size."),
-    ] = None,
-    size: Annotated[
-        int | None,
-        typer.Option(min=1, help="Size of the checkpoint; default the newest."),
-    ] = None,
+    sequence: int | None = option("Prove that this entry is in the log.", min=1),
+    from_size: int | None = option(
+        "Prove that the log only grew since this size.", min=1
+    ),
+    size: int | None = option("Size of the checkpoint; default the newest.", min=1),
 ) -> None:
     """Download a proof of inclusion (--sequence) or of consistency (--from-size)."""
     check_new(file)
@@ -663,25 +639,16 @@ def verify(
     file: Annotated[
         Path, typer.Argument(help="An export (JSON Lines) or a proof (JSON).")
     ],
-    checkpoint: Annotated[
-        list[Path] | None,
-        typer.Option(help="A checkpoint to compare with; may be repeated."),
-    ] = None,
-    public_key: Annotated[
-        Path | None, typer.Option(help="The public key that signed the checkpoints.")
-    ] = None,
-    member: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="The export of a member, if FILE is the export of its population; may be repeated."
-        ),
-    ] = None,
-    erased: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="The export of the erased dataset whose account FILE continues; may be repeated for those before."
-        ),
-    ] = None,
+    checkpoint: list[Path] | None = option(
+        "A checkpoint to compare with; may be repeated."
+    ),
+    public_key: Path | None = option("The public key that signed the checkpoints."),
+    member: list[Path] | None = option(
+        "The export of a member, if FILE is the export of its population; may be repeated."
+    ),
+    erased: list[Path] | None = option(
+        "The export of the erased dataset whose account FILE continues; may be repeated for those before."
+    ),
 ) -> None:
     """Check the export of an account (chain, sums, caps, prices), or a proof. Needs no
     service.
@@ -722,12 +689,9 @@ act_commands = Group("List administrative acts and export them.")
 @act_commands.command("list")
 def list_acts(
     call: Remote,
-    dataset: Annotated[
-        str | None,
-        typer.Option(
-            help="Only acts about this dataset; its owners may list them, too."
-        ),
-    ] = None,
+    dataset: str | None = option(
+        "Only acts about this dataset; its owners may list them, too."
+    ),
 ) -> None:
     """List administrative acts: keys, grants, declarations, erasures, caps, rules,
     aliases and others. For auditors.

@@ -17,6 +17,7 @@ from grovekeeper_client.cli.command import (
     cell_of,
     check_new,
     confirm,
+    option,
 )
 from grovekeeper_client.cli.output import Output, price_with_epsilon, score_in_words
 from grovekeeper_client.cli.problems import ExitCode
@@ -51,14 +52,9 @@ _COMPARED = (
 @app.command("list")
 def list_models(
     call: Remote,
-    dataset: Annotated[str | None, typer.Option(help="Of this dataset only.")] = None,
-    algorithm: Annotated[
-        str | None, typer.Option(help="Of this algorithm only.")
-    ] = None,
-    alias: Annotated[
-        str | None,
-        typer.Option(help="Those that this alias names, such as production."),
-    ] = None,
+    dataset: str | None = option("Of this dataset only."),
+    algorithm: str | None = option("Of this algorithm only."),
+    alias: str | None = option("Those that this alias names, such as production."),
 ) -> None:
     """List the models that the key may see, with the newest released accuracy."""
     call.show_all(
@@ -73,10 +69,7 @@ def show(
     call: Remote,
     model_id: ModelArgument,
     receipt: ReceiptOption = False,
-    tree: Annotated[
-        int | None,
-        typer.Option(help="Show this tree, from 0 on, and not the card.", min=0),
-    ] = None,
+    tree: int | None = option("Show this tree, from 0 on, and not the card.", min=0),
 ) -> None:
     """Show a model card: the guarantee, the parameters, and the receipt on request; or
     one of its trees.
@@ -234,13 +227,12 @@ def download(
     call: Remote,
     model_id: ModelArgument,
     file: Annotated[Path, typer.Argument(help="Where to; must not exist.")],
-    artifact_format: Annotated[
-        str, typer.Option("--format", help="safetensors or onnx.")
-    ] = "safetensors",
-    read_out: Annotated[
-        str | None,
-        typer.Option(help="Read-out of an ONNX file, if the model has several."),
-    ] = None,
+    artifact_format: str = option(
+        "safetensors or onnx.", "--format", default="safetensors"
+    ),
+    read_out: str | None = option(
+        "Read-out of an ONNX file, if the model has several."
+    ),
 ) -> None:
     """Download a model. A safetensors file is compared with the digest on the model
     card.

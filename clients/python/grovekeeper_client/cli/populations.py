@@ -15,6 +15,7 @@ from grovekeeper_client.cli.command import (
     confirm,
     given,
     one_attempt,
+    option,
 )
 from grovekeeper_client.cli.datasets import (
     ReferenceOption,
@@ -39,19 +40,17 @@ PopulationArgument = Annotated[str, typer.Argument(help="Name or id of a populat
 class PopulationTerms(CapInUnits):
     """How a population counts, and its δ."""
 
-    accountant: Annotated[
-        str, typer.Option(help="pure, zcdp or gdp; that of every dataset.")
-    ] = "pure"
-    delta: Annotated[str | None, typer.Option(help="δ, for zcdp and gdp.")] = None
+    accountant: str = option(
+        "pure, zcdp or gdp; that of every dataset.", default="pure"
+    )
+    delta: str | None = option("δ, for zcdp and gdp.")
 
 
 @app.command("create")
 def create(
     call: Remote,
     name: Annotated[str, typer.Argument(help="Name of the population.")],
-    epsilon: Annotated[
-        str | None, typer.Option(help="Lifetime ε of one person over all datasets.")
-    ] = None,
+    epsilon: str | None = option("Lifetime ε of one person over all datasets."),
     *,
     terms: PopulationTerms,
     idempotency_key: AttemptOption = None,
@@ -162,14 +161,11 @@ def erase_unit(
     call: Remote,
     population: PopulationArgument,
     unit: UnitArgument,
-    datasets: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--dataset",
-            metavar="DATASET",
-            help="A member to erase from; repeat it. Default: all members that you own.",
-        ),
-    ] = None,
+    datasets: list[str] | None = option(
+        "A member to erase from; repeat it. Default: all members that you own.",
+        "--dataset",
+        metavar="DATASET",
+    ),
     reference: ReferenceOption = None,
     yes: YesOption = False,
 ) -> None:

@@ -14,6 +14,7 @@ from grovekeeper_client.cli.command import (
     check_new,
     command,
     ended_in_order,
+    option,
 )
 from grovekeeper_client.cli.output import Output
 from grovekeeper_client.cli.prediction_rows import check_columns, read_rows
@@ -28,19 +29,13 @@ from grovekeeper_common.suspicions import composed
 class Target:
     """The file that predictions are written to."""
 
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            help="File to write, of any number of rows: .csv, or with pyarrow .parquet "
-            "or .arrow; must not exist.",
-        ),
-    ] = None
-    keep: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Column of the rows that stands before the predictions; repeatable."
-        ),
-    ] = None
+    output: Path | None = option(
+        "File to write, of any number of rows: .csv, or with pyarrow .parquet "
+        "or .arrow; must not exist."
+    )
+    keep: list[str] | None = option(
+        "Column of the rows that stands before the predictions; repeatable."
+    )
 
 
 @command
@@ -57,9 +52,7 @@ def predict(
     ],
     written: Written,
     target: Target,
-    read_out: Annotated[
-        str | None, typer.Option(help="Read-out: mv, ta or pa, if the model has them.")
-    ] = None,
+    read_out: str | None = option("Read-out: mv, ta or pa, if the model has them."),
 ) -> None:
     """Predict rows. Predictions cost no budget, and nothing is stored."""
     if target.output is not None:

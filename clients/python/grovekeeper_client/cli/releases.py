@@ -23,6 +23,7 @@ from grovekeeper_client.cli.command import (
     Waiting,
     as_typed,
     given,
+    option,
     read_scope,
 )
 from grovekeeper_client.cli.jobs import price_of, show_head, show_quote, submit
@@ -60,18 +61,12 @@ class SpendOptions:
         str, typer.Option("--epsilon", "-e", help="Exact decimal, such as 0.1.")
     ]
     delta: DeltaOption = None
-    dataset: Annotated[
-        str | None,
-        typer.Option(help="Dataset to evaluate on; default the model's dataset."),
-    ] = None
+    dataset: str | None = option("Dataset to evaluate on; default the model's dataset.")
     label: LabelOption = None
-    largest_error: Annotated[
-        float | None,
-        typer.Option(
-            help="Of models that predict a number: larger errors count as this one; "
-            "default the range of the label."
-        ),
-    ] = None
+    largest_error: float | None = option(
+        "Of models that predict a number: larger errors count as this one; "
+        "default the range of the label."
+    )
     scope: ScopeOption = None
     purpose: PurposeOption = None
 
@@ -155,16 +150,12 @@ class SelectionOptions(SpendOptions):
     accuracy.
     """
 
-    winner_accuracy: Annotated[
-        bool,
-        typer.Option(
-            "--winner-accuracy",
-            help="Half of the price for the winner's accuracy, or mean absolute error.",
-        ),
-    ] = False
-    quote: Annotated[
-        bool, typer.Option("--quote", help="Quote the price and spend nothing.")
-    ] = False
+    winner_accuracy: bool = option(
+        "Half of the price for the winner's accuracy, or mean absolute error.",
+        "--winner-accuracy",
+        default=False,
+    )
+    quote: bool = option("Quote the price and spend nothing.", "--quote", default=False)
     receipt: ReceiptOption = False
 
 
@@ -377,12 +368,9 @@ class ProfileOptions:
         str, typer.Option("--epsilon", "-e", help="Exact decimal, such as 0.2.")
     ]
     delta: DeltaOption = None
-    parameter: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--parameter", "-p", help="bins, class_share or size_share, as name=value."
-        ),
-    ] = None
+    parameter: list[str] | None = option(
+        "bins, class_share or size_share, as name=value.", "--parameter", "-p"
+    )
     label: LabelOption = None
     scope: ScopeOption = None
 
@@ -423,7 +411,7 @@ def release(
     call: Remote,
     request: ProfileOptions,
     waiting: Waiting,
-    name: Annotated[str | None, typer.Option(help="A name for the profile.")] = None,
+    name: str | None = option("A name for the profile."),
     purpose: PurposeOption = None,
     idempotency_key: AttemptOption = None,
 ) -> None:

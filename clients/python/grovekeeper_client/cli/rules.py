@@ -20,6 +20,7 @@ from grovekeeper_client.cli.command import (
     command,
     confirm,
     given,
+    option,
 )
 from grovekeeper_client.cli.jobs import price_of
 from grovekeeper_client.cli.new_secrets import SaveOption, hand_over, secret_file
@@ -62,35 +63,19 @@ def _names_of_keys(client: Client, dataset: str) -> dict[str, str]:
 class RuleOptions:
     """Rules to change. A rule that is not named stays."""
 
-    largest_job: Annotated[
-        str | None, typer.Option(help="Largest amount of one job.")
-    ] = None
-    approval_above: Annotated[
-        str | None,
-        typer.Option(
-            help="Amount of a key above which its jobs wait for another owner."
-        ),
-    ] = None
-    quota: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="KEY=AMOUNT or KEY,KEY=AMOUNT, a key by id, or by name if it has a role here; all quotas, may be "
-            "repeated."
-        ),
-    ] = None
-    frozen: Annotated[
-        bool | None,
-        typer.Option("--freeze/--unfreeze", help="Admit and start nothing."),
-    ] = None
-    erase_rows_at: Annotated[
-        str | None, typer.Option(help="Time with its zone: 2030-12-31T00:00:00Z.")
-    ] = None
-    without: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Remove largest-job, approval-above, quotas or erase-rows-at."
-        ),
-    ] = None
+    largest_job: str | None = option("Largest amount of one job.")
+    approval_above: str | None = option(
+        "Amount of a key above which its jobs wait for another owner."
+    )
+    quota: list[str] | None = option(
+        "KEY=AMOUNT or KEY,KEY=AMOUNT, a key by id, or by name if it has a role here; all quotas, may be "
+        "repeated."
+    )
+    frozen: bool | None = option("Admit and start nothing.", "--freeze/--unfreeze")
+    erase_rows_at: str | None = option("Time with its zone: 2030-12-31T00:00:00Z.")
+    without: list[str] | None = option(
+        "Remove largest-job, approval-above, quotas or erase-rows-at."
+    )
 
     def to_json(self) -> JsonObject:
         """The changed members of the body.
@@ -339,18 +324,12 @@ def add(
     call: Remote,
     dataset: DatasetArgument,
     address: Annotated[str, typer.Argument(help="A public https address.")],
-    event: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="job.queued, job.started, job.ended (default) or request.refused; may be repeated."
-        ),
-    ] = None,
-    below: Annotated[
-        str | None,
-        typer.Option(
-            help="Also when less than this share of the cap remains, such as 0.2."
-        ),
-    ] = None,
+    event: list[str] | None = option(
+        "job.queued, job.started, job.ended (default) or request.refused; may be repeated."
+    ),
+    below: str | None = option(
+        "Also when less than this share of the cap remains, such as 0.2."
+    ),
     save: SaveOption = None,
 ) -> None:
     """Register an address. The secret of its signatures is shown once, or saved to a
@@ -426,15 +405,12 @@ def rotate(
     call: Remote,
     dataset: DatasetArgument,
     webhook: WebhookArgument,
-    overlap_s: Annotated[
-        int | None,
-        typer.Option(
-            "--overlap",
-            min=0,
-            help="Seconds for which requests carry the earlier secret's signature, too: a day by default, seven days "
-            "at most. 0 ends it at once.",
-        ),
-    ] = None,
+    overlap_s: int | None = option(
+        "Seconds for which requests carry the earlier secret's signature, too: a day by default, seven days "
+        "at most. 0 ends it at once.",
+        "--overlap",
+        min=0,
+    ),
     save: SaveOption = None,
 ) -> None:
     """Replace the secret of a webhook's signatures. The new secret is shown once, or

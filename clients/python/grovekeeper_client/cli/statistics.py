@@ -26,6 +26,7 @@ from grovekeeper_client.cli.command import (
     command,
     given,
     json_object,
+    option,
     read_bytes,
     read_scope,
 )
@@ -56,24 +57,18 @@ ColumnsArgument = Annotated[
 class StatisticsOptions:
     """Options of statistics: what to pay, of which rows, and why."""
 
-    epsilon: Annotated[
-        str | None, typer.Option("--epsilon", "-e", help="Exact decimal, such as 0.1.")
-    ] = None
-    error: Annotated[
-        str | None,
-        typer.Option(
-            help="In place of ε: the largest 95 % error of each number, such as 50, or "
-            "1% of the declared size."
-        ),
-    ] = None
+    epsilon: str | None = option("Exact decimal, such as 0.1.", "--epsilon", "-e")
+    error: str | None = option(
+        "In place of ε: the largest 95 % error of each number, such as 50, or "
+        "1% of the declared size."
+    )
     delta: DeltaOption = None
     scope: ScopeOption = None
-    name: Annotated[str | None, typer.Option(help="A name for the statistics.")] = None
+    name: str | None = option("A name for the statistics.")
     purpose: PurposeOption = None
-    quote: Annotated[
-        bool,
-        typer.Option("--quote", help="Quote error and price, and spend nothing."),
-    ] = False
+    quote: bool = option(
+        "Quote error and price, and spend nothing.", "--quote", default=False
+    )
     receipt: ReceiptOption = False
     idempotency_key: AttemptOption = None
 
@@ -90,25 +85,16 @@ class StatisticsOptions:
 class TableOptions:
     """Options of one table: its groups and the rows that it reads."""
 
-    by: Annotated[
-        list[str] | None,
-        typer.Option(help="Column to group by; may be given twice."),
-    ] = None
-    where: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="sex=Female,Male, sex=MISSING (no value), age=18..65 (65 excluded) or "
-            "admitted=2020-01-01..2021-01-01; other signs in quotes: "
-            'group="10..19"; may be repeated.'
-        ),
-    ] = None
-    bins: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Of a number: age=5 (bins of equal width), age=18,65 (edges) or "
-            "age=quantiles:5 (private edges, of about equally many rows); may be repeated."
-        ),
-    ] = None
+    by: list[str] | None = option("Column to group by; may be given twice.")
+    where: list[str] | None = option(
+        "sex=Female,Male, sex=MISSING (no value), age=18..65 (65 excluded) or "
+        "admitted=2020-01-01..2021-01-01; other signs in quotes: "
+        'group="10..19"; may be repeated.'
+    )
+    bins: list[str] | None = option(
+        "Of a number: age=5 (bins of equal width), age=18,65 (edges) or "
+        "age=quantiles:5 (private edges, of about equally many rows); may be repeated."
+    )
 
     def to_json(self, statistic: str, **fields: Any) -> JsonObject:
         """The table of a request."""

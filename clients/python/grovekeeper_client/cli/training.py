@@ -28,6 +28,7 @@ from grovekeeper_client.cli.command import (
     as_typed,
     command,
     given,
+    option,
     read_scope,
 )
 from grovekeeper_client.cli.jobs import show_quote, submit
@@ -41,43 +42,31 @@ class PlanOptions:
     """Options of a training job: algorithm, rows and budget."""
 
     dataset: DatasetArgument
-    algorithm: Annotated[
-        str, typer.Option("--algorithm", "-a", help="See: grovekeeper algorithms")
-    ] = "auto"
-    epsilon: Annotated[
-        str | None, typer.Option("--epsilon", "-e", help="Exact decimal, such as 0.7.")
-    ] = None
+    algorithm: str = option(
+        "See: grovekeeper algorithms", "--algorithm", "-a", default="auto"
+    )
+    epsilon: str | None = option("Exact decimal, such as 0.7.", "--epsilon", "-e")
     delta: DeltaOption = None
-    parameter: Annotated[
-        list[str] | None,
-        typer.Option("--parameter", "-p", help="name=value; may be repeated."),
-    ] = None
+    parameter: list[str] | None = option(
+        "name=value; may be repeated.", "--parameter", "-p"
+    )
     scope: ScopeOption = None
     label: LabelOption = None
 
-    profile: Annotated[
-        str | None, typer.Option(help="Id of a profile to reuse at no privacy cost.")
-    ] = None
+    profile: str | None = option("Id of a profile to reuse at no privacy cost.")
 
-    unlabelled: Annotated[
-        str | None,
-        typer.Option(
-            help="For sspe-1: the second dataset, or the same dataset with another scope."
-        ),
-    ] = None
-    unlabelled_epsilon: Annotated[
-        str | None, typer.Option(help="ε of the second dataset; default --epsilon.")
-    ] = None
-    unlabelled_delta: Annotated[
-        str | None,
-        typer.Option(help="δ of the second dataset, if its account has one."),
-    ] = None
-    unlabelled_scope: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Scope of the second dataset, as --scope; default all cells."
-        ),
-    ] = None
+    unlabelled: str | None = option(
+        "For sspe-1: the second dataset, or the same dataset with another scope."
+    )
+    unlabelled_epsilon: str | None = option(
+        "ε of the second dataset; default --epsilon."
+    )
+    unlabelled_delta: str | None = option(
+        "δ of the second dataset, if its account has one."
+    )
+    unlabelled_scope: list[str] | None = option(
+        "Scope of the second dataset, as --scope; default all cells."
+    )
 
     def as_typed(self) -> str:
         """These options as a user types them."""
@@ -226,9 +215,9 @@ RecoverOption = Annotated[
 def plan(
     call: Remote,
     request: PlanOptions,
-    largest: Annotated[
-        bool, typer.Option("--largest", help="Quote the largest ε that fits.")
-    ] = False,
+    largest: bool = option(
+        "Quote the largest ε that fits.", "--largest", default=False
+    ),
     recover: RecoverOption = None,
     receipt: ReceiptOption = False,
 ) -> None:
@@ -253,7 +242,7 @@ def train(
     call: Remote,
     request: PlanOptions,
     waiting: Waiting,
-    name: Annotated[str | None, typer.Option(help="A name for the model.")] = None,
+    name: str | None = option("A name for the model."),
     purpose: PurposeOption = None,
     idempotency_key: AttemptOption = None,
 ) -> None:

@@ -10,11 +10,9 @@ from dataclasses import dataclass
 from gzip import GzipFile
 from io import BufferedReader
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import Any, TextIO
 
-import typer
-
-from grovekeeper_client.cli.command import WrongUse
+from grovekeeper_client.cli.command import WrongUse, option
 from grovekeeper_common import suspicions, text_cells
 from grovekeeper_common.json_types import JsonMapping
 from grovekeeper_common.number_text import BLANKS, is_number, with_point
@@ -29,24 +27,13 @@ _MOST_MARKS = 32
 class Written:
     """How a file of CSV is written, where it has no commas, points and UTF-8."""
 
-    separator: Annotated[
-        str | None,
-        typer.Option(help="The sign between cells: , ; tab |", metavar="SIGN"),
-    ] = None
-    decimal: Annotated[
-        str | None,
-        typer.Option(help="The sign before a fraction: . or ,", metavar="SIGN"),
-    ] = None
-    encoding: Annotated[
-        str | None, typer.Option(help="utf-8, utf-16, latin-1 or cp1252.")
-    ] = None
-    missing: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Texts that stand for an empty cell, such as NA,. May be repeated.",
-            metavar="TEXTS",
-        ),
-    ] = None
+    separator: str | None = option("The sign between cells: , ; tab |", metavar="SIGN")
+    decimal: str | None = option("The sign before a fraction: . or ,", metavar="SIGN")
+    encoding: str | None = option("utf-8, utf-16, latin-1 or cp1252.")
+    missing: list[str] | None = option(
+        "Texts that stand for an empty cell, such as NA,. May be repeated.",
+        metavar="TEXTS",
+    )
 
     @property
     def options(self) -> dict[str, Any]:
