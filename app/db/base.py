@@ -125,6 +125,18 @@ class Base(DeclarativeBase):
         list[str]: CanonicalJson,
     }
 
+    def fields(self, *names: str) -> dict[str, Any]:
+        """Attributes that answers show under the names that they have here; times are
+        texts.
+        """
+        shown = {}
+        for name in names:
+            value = getattr(self, name)
+            if isinstance(value, datetime):
+                value = stamps.to_text(value)
+            shown[name] = value
+        return shown
+
 
 PrimaryKey: TypeAlias = Annotated[str, mapped_column(primary_key=True)]
 """A text that is the primary key of its table, or a part of it."""

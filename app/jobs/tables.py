@@ -158,10 +158,6 @@ class JobRow(Base):
         ),
     )
 
-    def facts(self, *names: str) -> dict[str, Any]:
-        """Facts of the job that answers have under the names that they have here."""
-        return {name: getattr(self, name) for name in names}
-
     @property
     def what(self) -> str:
         """What the job runs, in lists: an algorithm, the statistics that it releases, or

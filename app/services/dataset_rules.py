@@ -545,12 +545,18 @@ def _approval_out(
     ]
     return ApprovalOut.model_validate(
         {
-            **row.facts(
-                "kind", "algorithm", "what", "name", "purpose", "state", "submitted_by"
+            **row.fields(
+                "kind",
+                "algorithm",
+                "what",
+                "name",
+                "purpose",
+                "state",
+                "submitted_by",
+                "submitted_at",
             ),
             "job": row.id,
             "submitted_by_name": names.get(row.submitted_by),
-            "submitted_at": stamps.to_text(row.submitted_at),
             "expires_at": stamps.to_text(_expires_at(row)),
             "parts": parts,
         }

@@ -315,31 +315,16 @@ def _register_configured(database: Database, session: Session, configured: str) 
 
 
 def _key_created(row: KeyRow, shown: NewKey) -> Answer:
-    expires_at = stamps.text_or_none(row.expires_at)
-    return Answer.of(
-        201,
-        KeyCreated(
-            id=row.id,
-            name=row.name,
-            key=shown.text,
-            roles=row.roles,
-            expires_at=expires_at,
-        ),
-    )
+    fields = row.fields("id", "name", "roles", "expires_at")
+    return Answer.of(201, KeyCreated(**fields, key=shown.text))
 
 
 def _key_out(row: KeyRow) -> KeyOut:
     return KeyOut(
-        id=row.id,
-        name=row.name,
-        issuer=row.issuer,
-        roles=row.roles,
-        created_at=stamps.to_text(row.created_at),
-        expires_at=stamps.text_or_none(row.expires_at),
-        rotated_at=stamps.text_or_none(row.rotated_at),
-        revoked_at=stamps.text_or_none(row.revoked_at),
-        last_used_at=stamps.text_or_none(row.last_used_at),
-    )
+        **row.fields(
+            "id", "name", "issuer", "roles", "created_at", "expires_at", "rotated_at", "revoked_at", "last_used_at",
+        )
+    )  # fmt: skip
 
 
 def list_grants(
@@ -512,10 +497,6 @@ def _listed(grant: GrantRow, key: KeyRow) -> ListedGrant:
     return ListedGrant(
         key_id=key.id,
         key_name=key.name,
-        role=grant.role,
-        granted_at=stamps.to_text(grant.granted_at),
-        granted_by=grant.granted_by,
-        expires_at=stamps.text_or_none(key.expires_at),
-        revoked_at=stamps.text_or_none(key.revoked_at),
-        last_used_at=stamps.text_or_none(key.last_used_at),
+        **grant.fields("role", "granted_at", "granted_by"),
+        **key.fields("expires_at", "revoked_at", "last_used_at"),
     )

@@ -20,7 +20,7 @@ from app.access.grants import (
     Principal,
 )
 from app.access.keys import wait_for_revocation
-from app.core import json_text, limits, stamps
+from app.core import json_text, limits
 from app.core.errors import (
     ChangedMeanwhile,
     InvalidRequest,
@@ -103,12 +103,11 @@ def show_model(
         addresses = models.addresses_of(session, [row.id]).get(row.id, [])
     return ModelOut.model_validate(
         {
-            "id": row.id,
-            "name": row.name,
+            **row.fields(
+                "id", "name", "dataset_name", "job_id", "size_bytes", "created_at"
+            ),
             "aliases": addresses,
             "dataset": row.dataset_id,
-            "dataset_name": row.dataset_name,
-            "job_id": row.job_id,
             "scope": facts.get("scope"),
             "only_answer": facts.get("only_answer"),
             "algorithm": artifact.plan.algorithm,
@@ -124,8 +123,6 @@ def show_model(
             "unlabelled": second,
             "read_outs": list(artifact.predictor.read_outs),
             "digest": row.file,
-            "size_bytes": row.size_bytes,
-            "created_at": stamps.to_text(row.created_at),
         }
     )
 
@@ -278,11 +275,9 @@ def _summaries(
     scores = evaluations.newest_scores(session, principal, ids)
     return [
         ModelSummary(
-            id=row.id,
-            name=row.name,
+            **row.fields("id", "name", "dataset_name", "created_at"),
             aliases=addresses.get(row.id, []),
             dataset=row.dataset_id,
-            dataset_name=row.dataset_name,
             label=None if trained is None else trained.part.label,
             algorithm=str(row.algorithm),
             scope=None if trained is None else dict(trained.part.scope),
@@ -292,7 +287,6 @@ def _summaries(
             n_leaves=None if trained is None else trained.n_leaves,
             **scores.get(row.id, evaluations.NO_SCORE)._asdict(),
             digest=row.file,
-            created_at=stamps.to_text(row.created_at),
         )
         for row, trained in listed
     ]
@@ -564,11 +558,7 @@ def show_alias(
             model_id=last.model_id,
             etag=_etag(last),
             moves=[
-                AliasMove(
-                    model_id=row.model_id,
-                    moved_by=row.moved_by,
-                    moved_at=stamps.to_text(row.moved_at),
-                )
+                AliasMove(**row.fields("model_id", "moved_by", "moved_at"))
                 for row in shown
             ],
             next=following,
@@ -594,8 +584,4 @@ def _move(
 
 def _facts(row: AliasMoveRow) -> dict[str, str]:
     assert row.model_id is not None, "the alias names a model"
-    return {
-        "alias": row.alias,
-        "model_id": row.model_id,
-        "moved_at": stamps.to_text(row.moved_at),
-    }
+    return row.fields("alias", "model_id", "moved_at")

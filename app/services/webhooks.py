@@ -199,17 +199,12 @@ def _new_secret() -> str:
 
 def _facts(session: Session, row: WebhookRow) -> dict[str, object]:
     return {
-        "id": row.id,
-        "url": row.url,
-        "events": row.events,
-        "threshold": row.threshold,
-        "created_by": row.created_by,
-        "created_at": stamps.to_text(row.created_at),
+        **row.fields(
+            "id", "url", "events", "threshold", "created_by", "created_at", "failures", "earlier_secret_until",
+        ),
         "waiting": outbox.n_waiting(session, row.id),
-        "failures": row.failures,
-        "earlier_secret_until": stamps.text_or_none(row.earlier_secret_until),
         "deliveries": row.recent or [],
-    }
+    }  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -184,7 +184,6 @@ def _out(
     continues: str | None,
     pace: PaceOut | None,
 ) -> DatasetOut:
-    row = dataset.row
     large = of_large_amount(
         Amount(balance.accountant, balance.cap),
         delta=balance.delta,
@@ -192,24 +191,19 @@ def _out(
     )
     return DatasetOut.model_validate(
         {
-            "id": row.id,
-            "name": row.name,
+            **dataset.row.fields(
+                "id", "name", "schema", "protects", "partitions", "public_size", "population",
+                "created_at", "deleted_at",
+            ),
             "continues": continues,
             "account": balance.unless_erased(is_erased=dataset.is_deleted).shown,
             "pace": pace,
-            "schema": row.schema,
             "adjacency": dataset.adjacency.value,
             "privacy_unit": dataset.privacy_unit,
-            "protects": row.protects,
-            "partitions": row.partitions,
-            "public_size": row.public_size,
-            "population": row.population,
             "warnings": [*large, *dataset.warnings],
             "epochs": list(map(_epoch, epochs)),
-            "created_at": stamps.to_text(row.created_at),
-            "deleted_at": stamps.text_or_none(row.deleted_at),
         }
-    )
+    )  # fmt: skip
 
 
 def columns_etag(columns: JsonObject) -> str:
@@ -223,11 +217,7 @@ def columns_etag(columns: JsonObject) -> str:
 
 
 def _epoch(row: EpochRow) -> dict[str, str | None]:
-    return {
-        "epoch": row.id,
-        "uploaded_at": stamps.to_text(row.uploaded_at),
-        "erased_at": stamps.text_or_none(row.erased_at),
-    }
+    return {"epoch": row.id, **row.fields("uploaded_at", "erased_at")}
 
 
 def list_uploads(

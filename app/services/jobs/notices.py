@@ -107,10 +107,7 @@ def job_changed(
             facts = {
                 "dataset": webhook.dataset_id,
                 "job": row.id,
-                "kind": row.kind,
-                "algorithm": row.algorithm,
-                "state": row.state,
-                "reason": row.reason,
+                **row.fields("kind", "algorithm", "state", "reason"),
             }
             outbox.put(session, webhook, event, facts, at=at)
 

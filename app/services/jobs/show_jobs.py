@@ -7,7 +7,6 @@ from sqlalchemy.orm import Session
 
 from app.access import grants
 from app.access.grants import MANAGE_DATASET, SEE_JOB, TRAIN, Principal
-from app.core import stamps
 from app.core.errors import JobFinished, NotFound, RoleMissing, Unauthenticated
 from app.datasets import catalog
 from app.jobs import queue
@@ -35,7 +34,9 @@ _RELEASE_IDS = {
 _OF_CHARGE = ("kind", "algorithm", "what", "name", "submitted_by")
 """The facts of a job that stand beside its entries."""
 
-_FURTHER = ("id", "dataset_name", "purpose", "label", "state", "n_trees")
+_FURTHER = (
+    "id", "dataset_name", "purpose", "label", "state", "n_trees", "submitted_at",
+)  # fmt: skip
 
 Followed: TypeAlias = tuple[Principal, str]
 """A follower, and the id of the job."""
@@ -188,7 +189,7 @@ def job_facts(row: JobRow, holds: Mapping[str, HeldBy]) -> JsonObject:
     if row.kind in _RELEASE_IDS:
         release_ids[_RELEASE_IDS[row.kind]] = row.release_id
     return {
-        **row.facts(*_OF_CHARGE, *_FURTHER),
+        **row.fields(*_OF_CHARGE, *_FURTHER),
         "dataset": row.dataset_id,
         "reason": None if is_queued else row.reason,
         "held_by": hold if is_queued else None,
@@ -198,7 +199,6 @@ def job_facts(row: JobRow, holds: Mapping[str, HeldBy]) -> JsonObject:
         "trees_done": trees_done,
         **release_ids,
         **part_fields(row.parts),
-        "submitted_at": stamps.to_text(row.submitted_at),
     }
 
 
@@ -218,7 +218,7 @@ def _charged_job(row: JobRow) -> ChargedJob:
     models = [model["id"] for model in row.task["work"].get("models", [])]
     if row.kind == MODEL and row.release_id is not None:
         models = [row.release_id]
-    return ChargedJob(**row.facts(*_OF_CHARGE), models=models)
+    return ChargedJob(**row.fields(*_OF_CHARGE), models=models)
 
 
 def look_at(
