@@ -470,9 +470,15 @@ def decide(
                 if all(approval.decision == "approve" for approval in approvals):
                     queue.enqueue_approved(row, at=at)
                     notices.job_changed(session, row, notices.JOB_QUEUED, at=at)
-            facts = {"job": row.id, "datasets": dataset_ids, "reason": body.reason}
             act = _ACTS[body.decision]
-            control.record(session, act, actor=principal.key_id, **facts)
+            control.record(
+                session,
+                act,
+                actor=principal.key_id,
+                job=row.id,
+                datasets=dataset_ids,
+                reason=body.reason,
+            )
             return _approval_out(session, principal, row, dataset_ids)
     raise refusal
 

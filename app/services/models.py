@@ -354,9 +354,12 @@ def delete_model(
     with write_as(installation, principal) as (session, principal):
         row = addressed_model(session, principal, address, TAKE_MODEL)
         digest = models.remove(session, row.id)
-        details = {"dataset": row.dataset_id, "model": row.id}
         control.record(
-            session, EntryKind.MODEL_DELETED, actor=principal.key_id, **details
+            session,
+            EntryKind.MODEL_DELETED,
+            actor=principal.key_id,
+            dataset=row.dataset_id,
+            model=row.id,
         )
         is_needed = models.is_referenced(session, digest)
     wait_for_revocation()
@@ -454,9 +457,13 @@ def put_alias(
                 at=installation.database.now(session),
             )
             models.add_move(session, move)
-            details = {"dataset": dataset.id, "alias": alias, "model": row.id}
             control.record(
-                session, EntryKind.ALIAS_MOVED, actor=principal.key_id, **details
+                session,
+                EntryKind.ALIAS_MOVED,
+                actor=principal.key_id,
+                dataset=dataset.id,
+                alias=alias,
+                model=row.id,
             )
     wait_for_revocation()
     return AliasOut(

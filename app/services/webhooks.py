@@ -96,9 +96,12 @@ def create_webhook(
         )
         outbox.add(session, row)
         notices.tell_low(session, [dataset.id], at=at)
-        details = {"dataset": dataset.id, "webhook": row.id}
         control.record(
-            session, EntryKind.WEBHOOK_MADE, actor=principal.key_id, **details
+            session,
+            EntryKind.WEBHOOK_MADE,
+            actor=principal.key_id,
+            dataset=dataset.id,
+            webhook=row.id,
         )
         return WebhookWithSecret.model_validate(
             _facts(session, row) | {"secret": secret}
@@ -134,9 +137,12 @@ def rotate_webhook(
         outbox.rotate(
             row, sealed, overlap_s=body.overlap_s, at=installation.database.now(session)
         )
-        details = {"dataset": dataset.id, "webhook": row.id}
         control.record(
-            session, EntryKind.WEBHOOK_ROTATED, actor=principal.key_id, **details
+            session,
+            EntryKind.WEBHOOK_ROTATED,
+            actor=principal.key_id,
+            dataset=dataset.id,
+            webhook=row.id,
         )
         return WebhookWithSecret.model_validate(
             _facts(session, row) | {"secret": secret}
@@ -187,9 +193,12 @@ def delete_webhook(
         dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
         if outbox.has(session, dataset.id, webhook_id):
             outbox.remove(session, [webhook_id])
-            details = {"dataset": dataset.id, "webhook": webhook_id}
             control.record(
-                session, EntryKind.WEBHOOK_REMOVED, actor=principal.key_id, **details
+                session,
+                EntryKind.WEBHOOK_REMOVED,
+                actor=principal.key_id,
+                dataset=dataset.id,
+                webhook=webhook_id,
             )
 
 
@@ -310,9 +319,12 @@ def _held(installation: Installation, webhook_id: str) -> _Held | None:
         dataset = catalog.find(session, row.dataset_id)
         if dataset.is_deleted or not _may_still_listen(installation, session, row):
             outbox.remove(session, [row.id])
-            details = {"dataset": row.dataset_id, "webhook": row.id}
             control.record(
-                session, EntryKind.WEBHOOK_REMOVED, actor=control.OPERATOR, **details
+                session,
+                EntryKind.WEBHOOK_REMOVED,
+                actor=control.OPERATOR,
+                dataset=row.dataset_id,
+                webhook=row.id,
             )
             return None
         delivery = outbox.oldest(session, row, at=at)

@@ -479,7 +479,10 @@ def _revoke_everybody(session: Session, *, at: datetime) -> None:
         if grant.key_id in subjects and grants.remove(
             session, dataset_id=grant.dataset_id, key_id=grant.key_id
         ):
-            acted = {"dataset": grant.dataset_id, "key": grant.key_id}
             control.record(
-                session, EntryKind.GRANT_REMOVED, actor=control.OPERATOR, **acted
+                session,
+                EntryKind.GRANT_REMOVED,
+                actor=control.OPERATOR,
+                dataset=grant.dataset_id,
+                key=grant.key_id,
             )

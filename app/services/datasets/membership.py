@@ -71,13 +71,13 @@ def join(
             population=row.id,
         )
     if entry is not None:
-        facts = {
-            "population": row.id,
-            "dataset": dataset_id,
-            "sequence": entry.sequence,
-        }
         control.record(
-            session, EntryKind.POPULATION_JOINED, actor=principal.key_id, **facts
+            session,
+            EntryKind.POPULATION_JOINED,
+            actor=principal.key_id,
+            population=row.id,
+            dataset=dataset_id,
+            sequence=entry.sequence,
         )
     return row.name
 
