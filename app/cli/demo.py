@@ -236,13 +236,13 @@ class _Tour:
             f"datasets upload {self.name} adult.csv.gz",
         )
         report = self._client.upload_rows(self.name, file)
-        rows = [
-            [column[name] for name in ("name", "clamped", "missing", "unknown")]
-            for column in report["columns"]
-            if column["clamped"] or column["missing"] or column["unknown"]
-        ]
+        kinds, rows = ["clamped", "missing", "unknown"], []
+        for column in report["columns"]:
+            counts = [column[kind] for kind in kinds]
+            if any(counts):
+                rows.append([column["name"], *counts])
         self._output.table(
-            ["column", "clamped", "missing", "unknown"],
+            ["column", *kinds],
             rows,
             empty="every cell as declared",
             indent=3,

@@ -399,12 +399,10 @@ class Reading:
             return list(map(_in_table, problems))
         suspected = self._text.suspected_of_bytes
         option = suspicions.option_of(suspected)
-        return [
-            replace(problem, suspected=suspected, option=option)
-            if problem.problem == "not-text"
-            else problem
-            for problem in problems
-        ]
+        for place, problem in enumerate(problems):
+            if problem.problem == "not-text":
+                problems[place] = replace(problem, suspected=suspected, option=option)
+        return problems
 
     def _with_points(self, place: int, cells: pa.Array) -> pa.Array:
         """A column of numbers with decimal commas, with decimal points. A point is then

@@ -84,15 +84,6 @@ _TYPES: dict[str, frozenset[type]] = {
 """The types of elements in JSON."""
 
 
-_RANGES = {
-    **{
-        f"INT{bits}": range(-(2 ** (bits - 1)), 2 ** (bits - 1))
-        for bits in (8, 16, 32, 64)
-    },
-    **{f"UINT{bits}": range(2**bits) for bits in (8, 16, 32, 64)},
-}
-
-
 class _InputParameters(msgspec.Struct):
     """Parameters of an input: the number of its bytes after the JSON object, if its
     values are there, and its codec.
@@ -383,12 +374,11 @@ def _listed(
 
 def _is_in_range(data: list[Any], datatype: str) -> bool:
     """Whether the elements of a datatype of whole numbers lie in its range."""
-    if datatype not in _RANGES:
-        return True
     numbers = [number for number in data if number is not None]
-    return not numbers or (
-        min(numbers) in _RANGES[datatype] and max(numbers) in _RANGES[datatype]
-    )
+    if "INT" not in datatype or not numbers:
+        return True
+    bounds = np.iinfo(_DTYPES[datatype])
+    return bool(bounds.min <= min(numbers) and max(numbers) <= bounds.max)
 
 
 def _unpacked(content: memoryview, datatype: str, n_elements: int) -> Cells | None:
@@ -613,10 +603,11 @@ def _contents(values: list[str] | Float64Array) -> bytes:
 
 
 def _bytes(texts: Sequence[str]) -> bytes:
-    encoded = (text.encode("utf-8") for text in texts)
-    return b"".join(
-        part for text in encoded for part in (_PREFIX.pack(len(text)), text)
-    )
+    parts = []
+    for text in texts:
+        encoded = text.encode("utf-8")
+        parts += [_PREFIX.pack(len(encoded)), encoded]
+    return b"".join(parts)
 
 
 _ANY_NUMBER = -1

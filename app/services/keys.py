@@ -235,15 +235,7 @@ def _registered(session: Session, of_file: str | None, *, at: datetime) -> bool:
         return False
     if session.get(KeyRow, key_id) is not None:
         return False
-    row = keys.add(
-        session,
-        key_id=key_id,
-        secret=secret,
-        name="first admin",
-        roles=[Role.ADMIN],
-        at=at,
-    )
-    _record_made(session, row, actor=control.OPERATOR)
+    _add_admin(session, key_id, secret, name="first admin", at=at)
     return True
 
 
@@ -259,6 +251,15 @@ def _create_admin(session: Session, name: str, *, at: datetime) -> NewKey:
     new_key = keys.create(session, name=name, roles=[Role.ADMIN], at=at)
     _record_made(session, keys.find(session, new_key.id), actor=control.OPERATOR)
     return new_key
+
+
+def _add_admin(
+    session: Session, key_id: str, secret: str, *, name: str, at: datetime
+) -> None:
+    row = keys.add(
+        session, key_id=key_id, secret=secret, name=name, roles=[Role.ADMIN], at=at
+    )
+    _record_made(session, row, actor=control.OPERATOR)
 
 
 def _record_made(session: Session, row: KeyRow, *, actor: str) -> None:
@@ -299,15 +300,7 @@ def _register_configured(database: Database, session: Session, configured: str) 
     row = session.get(KeyRow, key_id)
     if row is None:
         at = database.now(session)
-        row = keys.add(
-            session,
-            key_id=key_id,
-            secret=secret,
-            name="configured admin",
-            roles=[Role.ADMIN],
-            at=at,
-        )
-        _record_made(session, row, actor=control.OPERATOR)
+        _add_admin(session, key_id, secret, name="configured admin", at=at)
     elif not keys.secret_matches(row, secret):
         raise InstallationError(
             "the id of the configured admin key belongs to a key with another secret"

@@ -273,23 +273,28 @@ def _summaries(
     ids = [row.id for row, _ in listed]
     addresses = models.addresses_of(session, ids)
     scores = evaluations.newest_scores(session, principal, ids)
-    return [
-        ModelSummary(
+    summaries = []
+    for row, trained in listed:
+        of_job: dict[str, Any] = dict.fromkeys(("label", "scope", "price", "n_leaves"))
+        if trained is not None:
+            part = trained.part
+            of_job = {
+                "label": part.label,
+                "scope": dict(part.scope),
+                "price": PriceOut.model_validate(part.price),
+                "n_leaves": trained.n_leaves,
+            }
+        summary = ModelSummary(
             **row.fields("id", "name", "dataset_name", "created_at"),
             aliases=addresses.get(row.id, []),
             dataset=row.dataset_id,
-            label=None if trained is None else trained.part.label,
             algorithm=str(row.algorithm),
-            scope=None if trained is None else dict(trained.part.scope),
-            price=None
-            if trained is None
-            else PriceOut.model_validate(trained.part.price),
-            n_leaves=None if trained is None else trained.n_leaves,
+            **of_job,
             **scores.get(row.id, evaluations.NO_SCORE)._asdict(),
             digest=row.file,
         )
-        for row, trained in listed
-    ]
+        summaries.append(summary)
+    return summaries
 
 
 def names_of_models(

@@ -113,11 +113,9 @@ def _all_out(session: Session, rows: Sequence[PopulationRow]) -> list[Population
         session, populations.of_ids(session, population_ids).values()
     )
     limits = statements.highest_caps(session, population_ids)
-    members = [
-        account_id
-        for population in totals.values()
-        for account_id in population.members
-    ]
+    members: list[str] = []
+    for population in totals.values():
+        members += population.members
     names = catalog.named(session, members)
     return [_out(row, totals[row.id], limits[row.id], names) for row in rows]
 

@@ -234,13 +234,15 @@ def _mentioned_keys(rules: RulesOut | None) -> set[str]:
     """The ids of the keys that rules and their proposal name."""
     if rules is None:
         return set()
-    keys = {key for quota in rules.quotas for key in quota.keys}
-    keys |= set() if rules.changed_by is None else {rules.changed_by}
+    keys = set[str]()
+    for quota in rules.quotas:
+        keys.update(quota.keys)
+    if rules.changed_by is not None:
+        keys.add(rules.changed_by)
     if rules.proposal is not None:
-        keys |= {
-            rules.proposal.by,
-            *(key for quota in rules.proposal.rules.quotas for key in quota.keys),
-        }
+        keys.add(rules.proposal.by)
+        for proposed in rules.proposal.rules.quotas:
+            keys.update(proposed.keys)
     return keys
 
 

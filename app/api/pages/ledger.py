@@ -78,19 +78,18 @@ def show_account(
     verify them.
     """
     balance = balances.show_balance(*visit.by, account, scope={}).model_dump()
-    cells = {
-        f"{part['name']}={cell['cell']}": (part, cell)
-        for part in balance["partitions"]
-        for cell in part["cells"]
-    }
-    if fields.cell and fields.cell not in cells:
+    scopes = {}
+    for part in balance["partitions"]:
+        name = part["name"]
+        for cell in part["cells"]:
+            scopes[f"{name}={cell['cell']}"] = {name: [cell["cell"]]}
+    if fields.cell and fields.cell not in scopes:
         raise InvalidRequest.at("/cell", "unknown-cell")
-    chosen = cells.get(fields.cell)
     search = Search(
         kinds=[EntryKind(fields.kind)] if fields.kind else None,
         job_id=fields.job.strip() or None,
         actor=fields.key.strip() or None,
-        scope=None if chosen is None else {chosen[0]["name"]: [chosen[1]["cell"]]},
+        scope=scopes.get(fields.cell),
     )
     entries = history.search_entries(*visit.by, account, search, page)
     kind = balance["kind"]
@@ -106,7 +105,7 @@ def show_account(
         numbers=ledger_view.NUMBERS,
         names=entries.names,
         following=entries.next,
-        cells=list(cells),
+        cells=list(scopes),
         kinds=_KINDS[kind],
         fields=fields,
         searched=fields.model_dump(),

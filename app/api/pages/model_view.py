@@ -259,18 +259,12 @@ def _used_features(used: Sequence[FeatureUseOut]) -> list[UsedFeature]:
     """The features that any split looks at, the most important first."""
     split = [feature for feature in used if feature.n_splits]
     n_splits = sum(feature.n_splits for feature in split)
-    features = [
-        UsedFeature(
-            feature.name,
-            feature.importance
-            if feature.importance is not None
-            else feature.n_splits / n_splits,
-            share_in_words(feature.importance)
-            if feature.importance is not None
-            else words.grouped(feature.n_splits),
-        )
-        for feature in split
-    ]
+    features = []
+    for feature in split:
+        share, in_words = feature.n_splits / n_splits, words.grouped(feature.n_splits)
+        if feature.importance is not None:
+            share, in_words = feature.importance, share_in_words(feature.importance)
+        features.append(UsedFeature(feature.name, share, in_words))
     features.sort(key=lambda feature: -feature.share)
     return features
 

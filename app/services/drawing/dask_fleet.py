@@ -242,18 +242,19 @@ class DaskFleet:
         question: bytes,
         ends_at: float,
     ) -> list[bytes]:
-        tasks = [
-            self._submit(
+        tasks = []
+        for worker, keys in groups:
+            orders = tuple(self._orders[key].to_tuple() for key in keys)
+            task = self._submit(
                 shard_tasks.count,
-                remote.dumps(tuple(self._orders[key].to_tuple() for key in keys)),
+                remote.dumps(orders),
                 rows,
                 question,
                 *(self._receipts[key] for key in keys),
                 key=f"sums-{self._job_id}-{next(self._numbers)}",
                 worker=worker,
             )
-            for worker, keys in groups
-        ]
+            tasks.append(task)
         return self._results(tasks, ends_at)
 
     def _submit(

@@ -156,6 +156,7 @@ def show_pairs(
         ]
         rows = lines
         if shorter != first:
+            # there may be no line: a partition by upload has no cell at first
             places = range(len(cells[first]))
             rows = [[line[place] for line in lines] for place in places]
         pairs: list[tuple[Cell, list[CellOut]]] = []

@@ -95,17 +95,17 @@ def show_spent(
         if by.startswith("key"):
             ids = {key for key, _ in parts.values()}
             names = grants.names_of_keys(session, principal, dataset.id, ids)
-        groups = [
-            SpentGroup(
-                group=parts[group][0],
-                name=names.get(parts[group][0]),
-                purpose=parts[group][1],
+        groups = []
+        for group, (shown, purpose) in parts.items():
+            spent = SpentGroup(
+                group=shown,
+                name=names.get(shown),
+                purpose=purpose,
                 charges=sums.n_charges.get(group),
                 charged=balance.text(charged[group]),
                 share=charged[group] / total if total else 0.0,
             )
-            for group in listed
-        ]
+            groups.append(spent)
         return SpentOut.model_validate(
             {
                 **account.facts,
