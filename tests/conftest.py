@@ -28,6 +28,7 @@ pytest_plugins = (
     "tests.support.environments",
     "tests.support.forest_fixtures",
     "tests.support.forked_decoder",
+    "tests.support.heartbeats",
     "tests.support.set_limits",
 )
 

@@ -16,12 +16,13 @@ from app.core.files import StoreUnreachable
 from app.core.processes import Stop
 from app.jobs.states import EndReason, JobState
 from app.registry.store import ArtifactStore
-from app.services.execution import lease, run_job
+from app.services.execution import run_job
 from app.services.installation import Installation
 from app.services.jobs import show_jobs
 from app.services.jobs.task import JobTask
 from tests.support.crash_scene import OWNER, Scene
 from tests.support.databases import on_one_database
+from tests.support.heartbeats import AfterHeartbeat
 from tests.support.job_kinds import (
     claimed,
     must_not_run,
@@ -54,15 +55,10 @@ def _quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def beats(monkeypatch: pytest.MonkeyPatch) -> threading.Semaphore:
+def beats(after_heartbeat: AfterHeartbeat) -> threading.Semaphore:
     """Released by every heartbeat."""
-    released, heartbeat = threading.Semaphore(0), lease.heartbeat
-
-    def beat(*arguments: Any, **named: Any) -> None:
-        heartbeat(*arguments, **named)
-        released.release()
-
-    monkeypatch.setattr(lease, "heartbeat", beat)
+    released = threading.Semaphore(0)
+    after_heartbeat(lambda _: released.release())
     return released
 
 

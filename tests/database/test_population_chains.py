@@ -13,9 +13,9 @@ from app.core.errors import (
     BudgetExceeded,
     PopulationMismatch,
 )
+from app.db.database import transaction_time
 from app.ledger import (
     accounts,
-    chain,
     populations,
     reservations,
     statements,
@@ -23,7 +23,6 @@ from app.ledger import (
 )
 from app.ledger import reservations as ledger
 from app.services.installation import Installation
-from grovekeeper_forests import limits as forest_limits
 from grovekeeper_forests.privacy.partitions import Partitions
 from grovekeeper_forests.privacy.scope import WHOLE, Scope
 from grovekeeper_verifier.member_comparison import MemberLedger
@@ -41,7 +40,7 @@ from tests.support.population_accounts import (
     reserve,
     said,
 )
-from tests.support.set_limits import SetLimit
+from tests.support.set_limits import SetLimit, limits_of
 
 pytestmark = pytest.mark.contract
 
@@ -110,18 +109,17 @@ def test_every_end_but_a_charge_is_followed_by_a_load(
 
 
 def test_entries_of_a_member_are_never_older_than_the_populations_newest_entry(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch
+    installation: Installation,
 ) -> None:
     with installation.database.write() as session:
         opened(session, "ds_1", "ds_2")
         reservation_id = reserve(session, "ds_1", 5, "jb_1")
         ahead, behind = stamps.now() + timedelta(seconds=5), stamps.now()
-        monkeypatch.setattr(chain, "transaction_time", lambda _: ahead)
+        transaction_time(session, read=ahead)
         reserve(session, "ds_2", 10, "jb_2")
         early = list(export(session, "pop_a"))
-        monkeypatch.setattr(
-            chain, "transaction_time", lambda _: behind
-        )  # of another machine, which runs the next transaction
+        # of another machine, which runs the next transaction
+        transaction_time(session, read=behind)
         reserve(session, "ds_1", 20, "jb_3")
         settling.void(session, reservation_id, actor="key_b")
         members = [
@@ -307,7 +305,7 @@ def test_a_bound_is_never_more_than_what_follows_from_the_load_before(
 
 @on_one_database
 def test_a_population_is_shown_with_the_loads_that_its_entries_state(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch
+    installation: Installation,
 ) -> None:
     """Admission adds the stated loads, also where more work finds smaller ones."""
     cut = Partitions.from_json(
@@ -319,8 +317,10 @@ def test_a_population_is_shown_with_the_loads_that_its_entries_state(
         {"a": (1,), "b": (0,)},
         {"a": (0, 1), "b": (0, 1)},
     ]
-    with installation.database.write() as session, monkeypatch.context() as limited:
-        limited.setattr(forest_limits, "MAX_COMPOSITION_WORK", 0)
+    with (
+        installation.database.write() as session,
+        limits_of(MAX_COMPOSITION_WORK=0),
+    ):
         opened(session)
         account(session, "ds_1", partitions=cut)
         join(session, "ds_1")

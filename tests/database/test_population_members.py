@@ -12,7 +12,8 @@ from sqlalchemy.orm import Session
 
 from app.core import stamps
 from app.core.errors import BudgetExceeded
-from app.ledger import accounts, chain, kept_states, populations, tables
+from app.db.database import transaction_time
+from app.ledger import accounts, kept_states, populations, tables
 from app.ledger import reservations as ledger
 from app.ledger.admission import MemberTotal
 from app.ledger.populations import NewPopulation
@@ -189,7 +190,7 @@ def test_a_refusal_in_a_population_states_what_all_members_carry(
 
 
 def test_a_load_takes_the_time_of_its_entry_where_that_is_of_a_clock_ahead(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch
+    installation: Installation,
 ) -> None:
     """A charge, which no load entry follows, may put the member's clock ahead of the
     population's.
@@ -198,9 +199,9 @@ def test_a_load_takes_the_time_of_its_entry_where_that_is_of_a_clock_ahead(
         opened(session, cap=100)
         reservation_id = reserve(session, "ds_1", 5, "jb_1", {})
         ahead, behind = stamps.now() + timedelta(seconds=5), stamps.now()
-        monkeypatch.setattr(chain, "transaction_time", lambda _: ahead)
+        transaction_time(session, read=ahead)
         ledger.charge(session, reservation_id, actor="worker")
-        monkeypatch.setattr(chain, "transaction_time", lambda _: behind)
+        transaction_time(session, read=behind)
         reserve(session, "ds_1", 20, "jb_2", {})
         newest = [
             tables.entries(session, name, after=0, limit=99)[-1]

@@ -23,6 +23,7 @@ from app.services.jobs.task import Needs
 from app.worker import supervise
 from app.worker.supervise import Supervisor
 from tests.support.crash_scene import OWNER, Scene, opened
+from tests.support.heartbeats import AfterHeartbeat
 from tests.support.job_kinds import claimed
 from tests.support.set_limits import SetLimit
 
@@ -117,45 +118,52 @@ def test_a_child_that_does_not_read_its_task_causes_no_worker_error(
 
 
 def test_progress_never_passes_the_number_of_trees(
-    job: Job, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    job: Job,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    after_heartbeat: AfterHeartbeat,
 ) -> None:
-    told, heartbeat = tmp_path / "told", lease.heartbeat
+    told = tmp_path / "told"
 
-    def beat(*arguments: Any, trees_done: int) -> None:
-        heartbeat(*arguments, trees_done=trees_done)
+    def beat(trees_done: int) -> None:
         if trees_done >= 2:
             told.touch()
 
-    monkeypatch.setattr(lease, "heartbeat", beat)
+    after_heartbeat(beat)
     job.train(monkeypatch, f"{TREE * 9} {until(told)}")
     assert job.scene.job(job.id).trees_done == job.scene.job(job.id).n_trees == 2
 
 
 def test_a_machine_that_is_prepared_is_shown_until_the_job_begins(
-    job: Job, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    job: Job,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    after_heartbeat: AfterHeartbeat,
 ) -> None:
-    begin, end, heartbeat = tmp_path / "begin", tmp_path / "end", lease.heartbeat
+    begin, end = tmp_path / "begin", tmp_path / "end"
     shown = list[tuple[bool, int, float]]()
 
-    def beat(*arguments: Any, trees_done: int) -> None:
-        heartbeat(*arguments, trees_done=trees_done)
+    def beat(_: int) -> None:
         answer = show_jobs.show_job(job.scene.installation, OWNER, job.id)
         shown.append((answer.preparing, answer.trees_done, answer.progress))
         (end if answer.trees_done else begin).touch()
 
-    monkeypatch.setattr(lease, "heartbeat", beat)
+    after_heartbeat(beat)
     job.train(monkeypatch, f"{TREE} {until(end)}", begins=f"{until(begin)}; {BEGINS}")
     assert shown[0] == (True, 0, 0.0), "the child has not begun"
     assert shown[-1] == (False, 1, 0.5)
 
 
 def test_a_machine_that_is_prepared_is_shown_before_the_charge(
-    sqlite_database_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    sqlite_database_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    after_heartbeat: AfterHeartbeat,
 ) -> None:
     """As on a machine whose cache of compiled code is empty: the child compiles before
     it says that it has loaded.
     """
-    compiled, heartbeat = tmp_path / "compiled", lease.heartbeat
+    compiled = tmp_path / "compiled"
     shown = list[tuple[bool, bool]]()
 
     def new_child() -> "subprocess.Popen[bytes]":
@@ -172,13 +180,12 @@ def test_a_machine_that_is_prepared_is_shown_before_the_charge(
         job_id = scene.submit_job(key="k")
         claim = claimed(scene.installation)
 
-        def beat(*arguments: Any, trees_done: int) -> None:
-            heartbeat(*arguments, trees_done=trees_done)
+        def beat(_: int) -> None:
             answer = show_jobs.show_job(scene.installation, OWNER, job_id)
             shown.append((answer.preparing, answer.charged))
             compiled.touch()
 
-        monkeypatch.setattr(lease, "heartbeat", beat)
+        after_heartbeat(beat)
         with Lease(scene.installation, claim) as held:
             Supervisor(interval_s=0, stop=Stop()).load(
                 held, Needs(tmp_path, 0, (), None)

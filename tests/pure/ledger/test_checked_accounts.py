@@ -9,10 +9,8 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from grovekeeper_forests import limits as forest_limits
 from grovekeeper_forests.privacy.partitions import HashPartition, Partitions
 from grovekeeper_forests.privacy.scope import Scope
-from grovekeeper_verifier import joint_bounds, joint_cells
 from grovekeeper_verifier.joint_cells import JointCells
 from tests.support.chance import examples
 from tests.support.ledger_oracle import Account, Step
@@ -23,6 +21,7 @@ from tests.support.memory_ledger import (
     dataset_account,
     declared,
 )
+from tests.support.set_limits import limits_of
 
 pytestmark = [pytest.mark.checked, pytest.mark.property]
 
@@ -141,10 +140,7 @@ def test_what_the_guard_admits_the_proofs_admit(seed: int) -> None:
     program = _drawn(seed)
     product = dataset_account("ds_1", program.dataset, program.cap)
     checked = Account(program.dataset.names, program.cap)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(forest_limits, "MAX_COMPOSITION_WORK", 0)
-        patch.setattr(joint_bounds, "MAX_ELIMINATION_WORK", 0)
-        patch.setattr(joint_cells, "MAX_WORK", 0)
+    with limits_of(MAX_COMPOSITION_WORK=0, MAX_ELIMINATION_WORK=0, MAX_WORK=0):
         for number in range(program.chance.randint(3, 20)):
             steps, is_taken = _take(program, number, product)
             if not is_taken:

@@ -6,13 +6,12 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from grovekeeper_forests import limits as forest_limits
 from grovekeeper_forests.privacy.scope import Scope
-from grovekeeper_verifier import joint_bounds, joint_cells
 from grovekeeper_verifier.joint_cells import JointCells
 from tests.support.chance import examples
 from tests.support.loads import BoxAmount, load_at, loads_of
 from tests.support.memory_ledger import Declared, declared
+from tests.support.set_limits import limits_of
 
 pytestmark = [pytest.mark.checked, pytest.mark.property]
 
@@ -55,10 +54,7 @@ def test_no_bound_of_the_guard_is_below_the_load_of_the_proofs(seed: int) -> Non
     """Everything that boxes couple is beyond the limits of work."""
     dataset, boxes, inside = _case(seed)
     largest = dataset.names.largest(boxes, inside)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(forest_limits, "MAX_COMPOSITION_WORK", 0)
-        patch.setattr(joint_bounds, "MAX_ELIMINATION_WORK", 0)
-        patch.setattr(joint_cells, "MAX_WORK", 0)
+    with limits_of(MAX_COMPOSITION_WORK=0, MAX_ELIMINATION_WORK=0, MAX_WORK=0):
         bound = loads_of(dataset.partitions, boxes, inside=inside).largest()
         cells = JointCells(dataset.of_verifier)
         for scope, amount in boxes:

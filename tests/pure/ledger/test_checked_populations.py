@@ -13,7 +13,6 @@ from app.ledger.admission import MemberTotal, Population
 from app.ledger.statements import Limit, printable_at
 from app.ledger.tables import EntryKind
 from grovekeeper_forests import amounts
-from grovekeeper_forests import limits as forest_limits
 from grovekeeper_forests.privacy.accountants import WITHOUT_DELTA, Amount
 from grovekeeper_forests.privacy.partitions import HashPartition, Partitions
 from grovekeeper_forests.privacy.scope import Scope
@@ -27,6 +26,7 @@ from tests.support.memory_ledger import (
     dataset_account,
     declared,
 )
+from tests.support.set_limits import limits_of
 
 pytestmark = [pytest.mark.checked, pytest.mark.property]
 
@@ -222,8 +222,7 @@ def test_a_population_takes_every_step_as_the_proofs_do(seed: int) -> None:
 @settings(SEARCH, max_examples=examples(500))
 @given(seeds)
 def test_what_a_guarded_population_admits_the_proofs_admit(seed: int) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(forest_limits, "MAX_COMPOSITION_WORK", 0)
+    with limits_of(MAX_COMPOSITION_WORK=0):
         _walk(seed, is_exact=False)
 
 

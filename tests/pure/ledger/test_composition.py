@@ -28,7 +28,7 @@ from grovekeeper_forests.privacy.partitions import (
 )
 from grovekeeper_forests.privacy.scope import Cell, Scope
 from tests.support.loads import BoxAmount, load_at, loads_of
-from tests.support.set_limits import SetLimit
+from tests.support.set_limits import SetLimit, limits_of
 
 pytestmark = pytest.mark.property
 
@@ -137,10 +137,9 @@ def test_results_do_not_depend_on_the_size_of_chunks(
         patch.setattr(numbering, "_CHUNK", part)
         in_parts = loads_of(partitions, boxes, inside=Scope(inside))
         assert in_parts.largest() == whole.largest()
-        patch.setattr(forest_limits, "MAX_COMPOSITION_WORK", 0)
-        bounded = loads_of(partitions, boxes, inside=Scope(inside)).largest()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(forest_limits, "MAX_COMPOSITION_WORK", 0)
+        with limits_of(MAX_COMPOSITION_WORK=0):
+            bounded = loads_of(partitions, boxes, inside=Scope(inside)).largest()
+    with limits_of(MAX_COMPOSITION_WORK=0):
         assert loads_of(partitions, boxes, inside=Scope(inside)).largest() == bounded
 
 
@@ -175,8 +174,7 @@ def test_beyond_the_work_limit_the_result_is_an_upper_bound(
     ledger: tuple[Partitions, list[BoxAmount], Scope], work: int
 ) -> None:
     partitions, boxes, inside = ledger
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(forest_limits, "MAX_COMPOSITION_WORK", work)
+    with limits_of(MAX_COMPOSITION_WORK=work):
         loads = loads_of(partitions, boxes, inside=Scope(inside))
         bounded, by_cell = (
             loads.largest(),
@@ -213,8 +211,7 @@ def test_another_amount_never_lowers_the_largest_load(
     one_more = BoxAmount(
         Scope(data.draw(boxes_of(partitions))), data.draw(st.integers(0, 5))
     )
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(forest_limits, "MAX_COMPOSITION_WORK", work)
+    with limits_of(MAX_COMPOSITION_WORK=work):
         before = loads_of(partitions, boxes, inside=Scope(inside)).largest()
         after = loads_of(partitions, [*boxes, one_more], inside=Scope(inside)).largest()
         narrower = loads_of(partitions, boxes, inside=one_more.scope).largest()
