@@ -19,10 +19,10 @@ from tests.support.ruler import CODE, SERVICE, TESTS, Way
 from tests.support.sources import sources
 
 FUNCTIONS = {
-    "POST /train": 282,
-    "GET /ledger/{id}": 158,
+    "POST /train": 281,
+    "GET /ledger/{id}": 155,
     "POST /models/{id}/predict, warm": 68,
-    "POST /models/{id}/predict, cold": 226,
+    "POST /models/{id}/predict, cold": 223,
     "POST /models/{id}/evaluations": 272,
     "a job": 533,
 }
@@ -32,18 +32,18 @@ for a job, the child.
 
 TOKENS = {
     "POST /train": 23_000,
-    "GET /ledger/{id}": 10_560,
+    "GET /ledger/{id}": 10_510,
     "POST /models/{id}/predict, warm": 6_070,
-    "POST /models/{id}/predict, cold": 19_480,
+    "POST /models/{id}/predict, cold": 19_420,
     "POST /models/{id}/evaluations": 21_200,
-    "a job": 43_500,
+    "a job": 43_240,
 }
 """The largest number of code tokens in the bodies of those functions. A longer function
 does not save a reader.
 """
 
 SIZES = {
-    "code tokens": 481_800,
+    "code tokens": 481_500,
     "files with TYPE_CHECKING": 7,
     "imports in functions": 52,
 }
@@ -54,15 +54,15 @@ joined files (ADR 0049).
 DENSITIES = {
     "service": {
         "tokens a line": 7.5,
-        "% of dense lines": 3.3,
-        "comprehensions": 23.6,
-        "ternaries": 11.7,
+        "% of dense lines": 3.0,
+        "comprehensions": 23.4,
+        "ternaries": 11.6,
     },
     "tests": {
         "tokens a line": 8.5,
         "% of dense lines": 6.1,
         "comprehensions": 33.3,
-        "ternaries": 7.3,
+        "ternaries": 7.1,
     },
 }
 """The largest densities. A line with more than 20 tokens is dense; the last two are per
