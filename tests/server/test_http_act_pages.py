@@ -59,7 +59,10 @@ def test_acts_are_found_by_kind_key_and_subject_in_words(idle_server: Server) ->
     owner = f"{key_name} {key_id}"
     assert [row[2:] for row in rows] == [
         [owner, f"Erased all rows of {name}."],
-        [owner, f"Changed the cap of {name}: its ledger entry."],
+        [
+            owner,
+            f"Changed the cap of {name} from 100 ε to 9 ε: its ledger entry. Reason: the board agreed",
+        ],
         [
             owner,
             f"Put rules in force on {name}: frozen; no job above 1; quota of 2 for {owner}.",
@@ -143,8 +146,14 @@ def test_an_owner_reads_the_acts_on_her_dataset_with_the_names_of_its_keys(
     grants = owner.http.get(f"/datasets/{dataset['id']}/grants").json()["grants"]
     names = {grant["key_id"]: grant["key_name"] for grant in grants}
     browser = signed_in(idle_server, owner)
+    cap = {"cap": "9", "reason": "a <b>smaller</b> study"}
+    owner.http.post(f"/ledger/{dataset['id']}/cap", json=cap).raise_for_status()
     answer = browser.get("/ui/acts", params={"dataset": dataset["id"]})
-    acts = [row[3] for row in _rows(answer.text)]
+    lowered, *acts = [row[3] for row in _rows(answer.text)]
+    said = f"Changed the cap of {dataset['name']} from 100 ε to 9 ε: its ledger entry."
+    assert lowered == f"{said} Reason: a smaller study".replace("a ", "a <b>").replace(
+        "smaller", "smaller</b>"
+    )
     granted = f"Granted {names[owner.id]} {owner.id} the role owner"
     assert acts[0].startswith(granted)
     assert acts[-1] == f"Declared the dataset {dataset['name']}."

@@ -234,7 +234,7 @@ def list_acts(
     found = audit.search_acts(*visit.by, search, page)
     return visit.page(
         "acts",
-        acts=[(act, act_in_words(act, found.names)) for act in found.acts],
+        acts=[(act, act_in_words(act, found.names, found.caps)) for act in found.acts],
         names=found.names,
         following=found.next,
         kinds=get_args(ActKind),
@@ -276,7 +276,7 @@ def show_act(visit: Visitor, sequence: int) -> Response:
     return visit.page(
         "act",
         act=shown.act,
-        words=act_in_words(shown.act, shown.names),
+        words=act_in_words(shown.act, shown.names, shown.caps),
         names=shown.names,
         neighbours=neighbours(shown.act.sequence, shown.size),
         text=json.dumps(shown.act.model_dump(), indent=2, ensure_ascii=False),

@@ -80,7 +80,7 @@ def _of_dataset(visit: Visit, dataset: str, since: date | None) -> dict[str, Any
     acts = []
     for act in found.acts:
         if act.kind in _ERASURES_AND_REFUSALS and act.at >= first_day:
-            acts.append((act, act_in_words(act, found.names)))
+            acts.append((act, act_in_words(act, found.names, found.caps)))
     grants = keys.list_grants(*visit.by, dataset, _WHOLE_PAGE)
     return {
         "spent": spent,

@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from app.api.addresses import base
 from app.ledger import control
+from app.services.ledger.audit import CapChange
 from app.wire.acts import ActKind, ActOut
 from app.wire.spending import PriceOut
 from grovekeeper_common.job_words import REASONS
@@ -219,7 +220,9 @@ _SENTENCES: Mapping[ActKind, Markup] = {
     "dataset-deleted": Markup("Erased all rows of {dataset}."),
     "unit-erased": Markup("Erased the rows of one privacy unit in {dataset}{request}."),
     "upload-erased": Markup("Erased the upload {upload} of {dataset}."),
-    "cap-changed": Markup("Changed the cap of {account}: {entry}."),
+    "cap-changed": Markup(
+        "Changed the cap of {account} from {before} to {after}: {entry}. Reason: {reason}"
+    ),
     "population-opened": Markup("Opened the population {population}."),
     "population-joined": Markup(
         "Made {dataset} a member of the population {population}."
@@ -251,9 +254,11 @@ another.
 """
 
 
-def act_in_words(act: ActOut, names: Mapping[str, str]) -> Markup:
+def act_in_words(
+    act: ActOut, names: Mapping[str, str], caps: Mapping[int, CapChange]
+) -> Markup:
     """An act as a sentence with links; ``names`` are of keys, datasets, populations and
-    models, by id.
+    models, by id, ``caps`` the changes of caps by the sequence of their acts.
     """
     details = act.details
     words = {
@@ -263,6 +268,7 @@ def act_in_words(act: ActOut, names: Mapping[str, str]) -> Markup:
     if "reference" in details:
         words["request"] = Markup(" (reference: {})").format(details["reference"])
     if act.kind == "cap-changed":
+        words |= caps[act.sequence]
         words["entry"] = _link(
             f"/ui/ledger/{details['account']}/entries/{details['sequence']}",
             "its ledger entry",

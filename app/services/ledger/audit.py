@@ -4,7 +4,7 @@ shows their signed head.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from sqlalchemy.orm import Session
 
@@ -23,6 +23,8 @@ from app.services.ledger.heads import checkpoint_of
 from app.services.ledger.history import entries_up_to, json_lines, matching_entries
 from app.services.pagination import PageRequest
 from app.wire.acts import ActList, ActOut
+from grovekeeper_forests.amounts import SYMBOLS
+from grovekeeper_forests.privacy import accountants
 
 _READ_AT_ONCE = 100  # acts: rules may list 10,000 keys
 
@@ -93,6 +95,12 @@ class ActSearch:
     dataset: str | None = None
 
 
+CapChange: TypeAlias = Mapping[str, str]
+"""The caps ``before`` and ``after`` a change, and its ``reason``, as the ledger of the
+account has them.
+"""
+
+
 @dataclass(frozen=True)
 class ActPage:
     """A page of acts, newest first.
@@ -100,10 +108,12 @@ class ActPage:
     Attributes:
         names: of keys, datasets, populations and models, by id. A deleted model has no
             name.
+        caps: the changes of caps, by the sequence of their acts.
     """
 
     acts: Sequence[ActOut]
     names: Mapping[str, str]
+    caps: Mapping[int, CapChange]
     size: int
     next: str | None
 
@@ -114,6 +124,7 @@ class ShownAct:
 
     act: ActOut
     names: Mapping[str, str]
+    caps: Mapping[int, CapChange]
     size: int
 
 
@@ -154,9 +165,11 @@ def search_acts(
             before, is_match, page, batch_size=batch_size
         )
         size = statements.size(session, control.CHAIN)
+        caps = _caps(session, matches)
     return ActPage(
         [ActOut.model_validate(act.to_json()) for act in matches],
         names,
+        caps,
         size,
         following,
     )
@@ -179,8 +192,30 @@ def show_act(
         return ShownAct(
             ActOut.model_validate(act.to_json()),
             _names(session, principal, [act]),
+            _caps(session, [act]),
             size,
         )
+
+
+def _caps(session: Session, acts: Sequence[Entry]) -> dict[int, CapChange]:
+    """The changes of caps among acts, each read in the ledger of its account."""
+    caps: dict[int, CapChange] = {}
+    chosen = EntryFilter(kinds=[EntryKind.OPEN, EntryKind.CAP])
+    for act in acts:
+        if act.kind != EntryKind.CAP_CHANGED:
+            continue
+        details = act.details or {}
+        account = tables.account(session, details["account"])
+        after, before = statements.newest_entries(
+            session, account.id, before=details["sequence"] + 1, limit=2, chosen=chosen
+        )
+        symbol = SYMBOLS[accountants.by_name(account.accountant).UNIT]
+        caps[act.sequence] = {
+            "before": f"{before.to_json()['amount']} {symbol}",
+            "after": f"{after.to_json()['amount']} {symbol}",
+            **(after.details or {}),
+        }
+    return caps
 
 
 def _shown_to(

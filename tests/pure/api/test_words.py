@@ -345,6 +345,7 @@ def test_every_kind_of_act_has_a_sentence() -> None:
                 "details": details,
             }
         )
-        words = act_in_words(act, {"key_a": "<script>"})
+        caps = {1: {"before": "3 ε", "after": "5 ε", "reason": "<b>"}}
+        words = act_in_words(act, {"key_a": "<script>"}, caps)
         assert words.endswith(".") or "Reason: &lt;b&gt;" in words, kind
         assert "<script>" not in words
