@@ -35,6 +35,10 @@ OF_POPULATION = {
     "deleted_at": None,
     **ACCOUNT,
 }  # fmt: skip
+GRANT = {
+    "role": "analyst", "granted_by": "key_1", "granted_at": "2026-11-20T09:00:00.000000Z", "expires_at": None,
+    "revoked_at": None, "last_used_at": "2026-11-29T23:00:00.000000Z",
+}  # fmt: skip
 DATASET = {
     "id": "ds_1",
     "name": "census",
@@ -433,11 +437,9 @@ ANSWERS: dict[tuple[str, str], tuple[int, Any]] = {
     }),
     ("GET", "/datasets/census/grants"): (200, {
         "dataset": "ds_1", "dataset_name": "census", "next": None,
-        "grants": [{
-            "key_id": "key_2", "key_name": "ann", "role": "analyst", "granted_by": "key_1",
-            "granted_at": "2026-11-20T09:00:00.000000Z", "expires_at": None, "revoked_at": None,
-            "last_used_at": "2026-11-29T23:00:00.000000Z",
-        }],
+        "grants": [GRANT | {"key_id": key_id, "key_name": name} for key_id, name in (
+            ("key_1", "ada"), ("key_2", "ann"), ("key_3", "eva"), ("key_a", "amy"),
+        )],
     }),
     ("PUT", "/datasets/census/grants/key_2"): (
         200, {"dataset": "ds_1", "dataset_name": "census", "key_id": "key_2", "role": "analyst"},

@@ -60,7 +60,7 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
     ),
     (
         ["datasets", "grants", "census"],
-        ["key_2", "ann", "analyst", "key_1", "2026-11-29 23:00 to 24:00"],
+        ["ann (key_2)", "analyst", "ada (key_1)", "2026-11-29 23:00 to 24:00"],
     ),
     (["datasets", "revoke", "census", "key_2"], ["key_2 has no role on census"]),
     (
@@ -203,7 +203,7 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
         ["aliases", "set", "census@production", "md_1"],
         ["census@production is md_1", "predict census@production"],
     ),
-    (["aliases", "history", "census@production"], ["(removed)", "key_1"]),
+    (["aliases", "history", "census@production"], ["(removed)", "ada (key_1)"]),
     (["aliases", "remove", "census@production"], ["removed census@production"]),
     (
         ["models", "show", "md_1"],
@@ -301,7 +301,7 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
             "do not add up for any one record",
         ],
     ),
-    (["ledger", "reservations", "census"], ["rs_2", "0.5 ε", "key_3", "a mean"]),
+    (["ledger", "reservations", "census"], ["rs_2", "0.5 ε", "eva (key_3)", "a mean"]),
     (
         ["ledger", "show", "pop_1"],
         [
@@ -349,7 +349,7 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
         [
             "largest job",
             "0.5 ε",
-            "key_a, key_b: 1.5 ε of 2 spent",
+            "amy (key_a), key_b: 1.5 ε of 2 spent",
             "nothing is admitted or started",
             "key_b proposes looser rules",
             "no limit",
@@ -390,6 +390,7 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
     ),
     (["approvals", "reject", "jb_1", "--reason", "too much"], ["rejected job jb_1"]),
     (["audit", "list"], ["key-revoked", "key_a", "key: key_b"]),
+    (["audit", "list", "--dataset", "census"], ["key-revoked", "amy (key_a)"]),
     (["audit", "checkpoint"], ["grovekeeper/ledger/ds_1"]),
     (
         ["audit", "export", "new.jsonl"],

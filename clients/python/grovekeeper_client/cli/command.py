@@ -13,7 +13,7 @@ import secrets
 import shlex
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_type_hints
@@ -22,7 +22,7 @@ import typer
 from typer.core import TyperGroup
 
 from grovekeeper_client.cli import problems
-from grovekeeper_client.cli.output import Output
+from grovekeeper_client.cli.output import Output, key_in_words
 from grovekeeper_client.cli.problems import ExitCode, of_problem
 from grovekeeper_client.errors import ApiProblem, NoKey, SecretForId, Unreachable
 from grovekeeper_client.settings import key_of, read_key, source_of_key, url_of
@@ -197,21 +197,40 @@ class Remote(Plain):
         columns: Columns,
         *,
         empty: str | None = None,
+        dataset: str | None = None,
     ) -> list[Any]:
         """Sends the request of a list, and prints the items as a table.
 
         Args:
+            dataset: whose keys are shown with their names.
             empty: the sentence of an empty list; by default that the key sees none.
         """
         items = self.ask_all(name, request)
-        rows = [[cell_of(item, made) for made in columns.values()] for item in items]
+        names: dict[str, str] = {}
+        if dataset is not None and not self.output.as_json:
+            with self.client() as client:
+                names = names_of_keys(client, dataset)
+        rows = [
+            [key_in_words(cell_of(item, made), names) for made in columns.values()]
+            for item in items
+        ]
         self.output.table(
             list(columns), rows, empty=empty or f"no {name} that this key may see"
         )
         return items
 
 
-def cell_of(item: Any, made: str | Callable[[Any], object]) -> object:
+def names_of_keys(client: Client, dataset: str) -> dict[str, str]:
+    """The names of the keys with a role on a dataset, by id; none for a caller who may
+    not list them.
+    """
+    with suppress(ApiProblem):
+        grants = client.grants(dataset)
+        return {grant["key_id"]: grant["key_name"] for grant in grants}
+    return {}
+
+
+def cell_of(item: Any, made: str | Callable[[Any], object]) -> Any:
     """A cell of an item of a list: a field by its name, or what a function makes."""
     value = item[made] if isinstance(made, str) else made(item)
     return ", ".join(value) if isinstance(value, list) else value

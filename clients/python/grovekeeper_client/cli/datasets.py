@@ -796,14 +796,14 @@ def list_grants(call: Remote, dataset: DatasetArgument) -> None:
         lambda client: client.grants(dataset),
         {
             "key": "key_id",
-            "name": "key_name",
             "role": "role",
             "granted": "granted_at",
             "by": "granted_by",
             "key ends": "expires_at",
             "key revoked": "revoked_at",
-            "last used": last_use,
+            "last use of key": last_use,
         },
+        dataset=dataset,
     )
 
 

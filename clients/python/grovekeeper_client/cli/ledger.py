@@ -199,6 +199,7 @@ def reservations(call: Remote, dataset: DatasetArgument) -> None:
             "for": "description",
         },
         empty="none",
+        dataset=dataset,
     )
 
 
@@ -706,6 +707,7 @@ def list_acts(
             "by": "actor",
             "details": lambda act: _details(act["details"]),
         },
+        dataset=dataset,
     )
 
 

@@ -301,6 +301,7 @@ def history(call: Remote, alias: AliasArgument) -> None:
             "model": lambda move: move["model_id"] or "(removed)",
             "by": "moved_by",
         },
+        dataset=dataset,
     )
 
 

@@ -3,7 +3,6 @@ a dataset beside its cap.
 """
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -20,12 +19,12 @@ from grovekeeper_client.cli.command import (
     command,
     confirm,
     given,
+    names_of_keys,
     option,
 )
 from grovekeeper_client.cli.jobs import price_of
 from grovekeeper_client.cli.new_secrets import SaveOption, hand_over, secret_file
 from grovekeeper_client.cli.output import Output, amount, key_in_words
-from grovekeeper_client.errors import ApiProblem
 from grovekeeper_common.job_words import HOLDS
 from grovekeeper_common.json_types import JsonMapping, JsonObject
 
@@ -45,18 +44,8 @@ def show(call: Remote, dataset: DatasetArgument) -> None:
     """Show the rules of a dataset, what is spent of its quotas, and a proposal."""
     with call.client() as client:
         rules = client.rules(dataset)
-        names = _names_of_keys(client, dataset) if rules["quotas"] else {}
+        names = names_of_keys(client, dataset) if rules["quotas"] else {}
     _print(call.output, rules, names)
-
-
-def _names_of_keys(client: Client, dataset: str) -> dict[str, str]:
-    """The names of the keys with a role on a dataset, by id; none for a caller who may
-    not list them.
-    """
-    with suppress(ApiProblem):
-        grants = client.grants(dataset)
-        return {grant["key_id"]: grant["key_name"] for grant in grants}
-    return {}
 
 
 @dataclass(frozen=True)
