@@ -61,7 +61,7 @@ class Estate:
 
     def record(self, kind: str) -> Path:
         """The file of the record of a kind."""
-        [file] = self.records.glob(f"*.{kind}")
+        [file] = self.records.glob(f"{self.datasets[kind]}*.{kind}")
         return file
 
     def start(self) -> None:
@@ -105,8 +105,8 @@ on_one_original = pytest.mark.parametrize(
 
 
 def _erased(installation: Installation, backup: Path) -> dict[str, str]:
-    """Declares a dataset with rows for each kind and one more, makes a backup, and
-    erases.
+    """Declares a dataset with rows for each kind and one more, makes a backup, which
+    knows one erasure, and erases.
     """
     datasets, uploads = {}, {}
     for kind in (*KINDS, "living"):
@@ -116,6 +116,8 @@ def _erased(installation: Installation, backup: Path) -> dict[str, str]:
         uploads[kind] = people.upload(
             installation, datasets[kind], people.visits([("ann", 1), ("ben", 2)])
         )
+    earlier = people.declared(installation, name="earlier")["id"]
+    delete_dataset(installation, OWNER, earlier)
     make_backup(installation, backup)
     delete_dataset(installation, OWNER, datasets["dataset"])
     erase_upload(

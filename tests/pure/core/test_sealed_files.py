@@ -202,6 +202,22 @@ def test_every_byte_is_authenticated(tmp_path: Path, n_bytes: int) -> None:
             sealed.authenticate()
 
 
+def test_a_damaged_chunk_is_refused_whenever_it_is_read(tmp_path: Path) -> None:
+    sealed = SealedFile.at(tmp_path / "file", KEY)
+    with sealed.new(existing="refuse") as writer:
+        writer.write(b"a" * CHUNK_BYTES + b"text")
+    content = bytearray(path_of(sealed).read_bytes())
+    content[HEADER_BYTES] ^= 1
+    path_of(sealed).write_bytes(content)
+    with sealed.open() as reader:
+        for _ in range(2):
+            reader.seek(0)
+            with pytest.raises(SealBroken):
+                reader.read(10)
+        reader.seek(CHUNK_BYTES)
+        assert reader.read() == b"text"
+
+
 def test_a_file_whose_writer_fails_has_no_name(tmp_path: Path) -> None:
     sealed = SealedFile.at(tmp_path / "file", KEY)
     with pytest.raises(KeyError), sealed.new(existing="refuse") as writer:

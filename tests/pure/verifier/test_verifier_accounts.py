@@ -179,8 +179,11 @@ def test_a_loss_of_a_whole_unit_is_charged_to_hash_cells_only(export: Export) ->
     verify(
         writer.job("a", "0.25", event=EVENT, details=word, scope={"shard": [1]}).lines()
     )
-    writer.job("b", "0.25", event=EVENT, details=word, scope={"region": ["EU"]})
-    assert "cells of which one unit can have several" in _failure(writer)
+    both = {"region": ["EU"], "shard": [2]}
+    for number, scope in enumerate(({"region": ["EU"]}, both)):
+        other = copy.deepcopy(writer)
+        other.job(f"b{number}", "0.25", event=EVENT, details=word, scope=scope)
+        assert "cells of which one unit can have several" in _failure(other)
     assert "whose unit is a row" in _failure(
         export().job("a", "0.25", event=EVENT, details=word)
     )
