@@ -23,7 +23,7 @@ Published private forests claim ε-differential privacy. Of the forests below, t
 removed; those of `sspe-2` and, if features are public, `pte` hold where a label is added or removed and the tree of
 each label is drawn on its own. Grovekeeper runs each forest in a repaired form, at its true price.
 `grovekeeper algorithms NAME` prints the same sentences; each [proof](proofs/README.md) shows the repair, and tests put
-the flaws back that [their table](../tests/privacy/README.md) lists, and demand that an enumeration detects them.
+flaws back ([which ones](../tests/privacy/README.md)) and demand that an enumeration detects them.
 
 A page for each paper says what was checked, how printed numbers stand beside ours, and what is not explained:
 [Bai et al.](results/papers/paper-bai.md), [Huang, Lei and Kabán](results/papers/paper-huang.md),

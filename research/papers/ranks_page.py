@@ -27,9 +27,8 @@ datasets decides, two-sided at 0.05."""
 """How the pages read tests of significance."""
 _RANKS = """\
 [Average ranks](ranks.csv), printed and computed from the printed accuracies of all datasets, of those that are here,
-and from ours. Equal numbers share their mean rank. Friedman's test asks whether all methods are alike. Two methods
-whose ranks differ by less than Nemenyi's critical difference are not told apart; no paper prints these two tests. Here
-and in the tests below, the label of Hepatitis is its documented class.
+and from ours. Equal numbers share their mean rank. Here and in the tests below, the label of Hepatitis is its
+documented class.
 """
 _STACKED = """\
 [BMS-RF beside MRF](bms-3-marks.csv) by Wilcoxon's signed-rank test: the paper marks results of BMS-RF and says that the
@@ -77,8 +76,7 @@ def of_bai(accuracies: Accuracies) -> list[str]:
     return [
         "## Ranks and tests\n",
         _RANKS,
-        *(f"* {ranked.title}. {_rank_tests(ranked, accuracies)}" for ranked in RANKED),
-        "\nMRF [beside Breiman's forest](mrf-2-marks.csv) by Wilcoxon's signed-rank test over folds: "
+        "MRF [beside Breiman's forest](mrf-2-marks.csv) by Wilcoxon's signed-rank test over folds: "
         f"{_marks('mrf-2', 'MRF', 'Breiman', accuracies).sentence} [Beside the other consistent forests]"
         "(mrf-2-rivals.csv) the paper prints no test. Numbers of datasets on which other forests are significantly "
         "better or worse than MRF, and of marks that are equal to the printed ones or opposite:\n",
@@ -214,22 +212,6 @@ def _rank_rows(accuracies: Accuracies) -> str:
     )
 
 
-def _rank_tests(ranked: Ranked, accuracies: Accuracies) -> str:
-    """The tests of Friedman and Nemenyi on a table, by the printed accuracies and by
-    ours.
-    """
-    numbers = _Numbers.of(ranked, accuracies)
-    basis = _basis(ranked.table, numbers.methods, numbers.common)
-    return " ".join(
-        f"By {name}: {_tests(numbers.methods, of)}"
-        for name, of in (
-            (f"printed accuracies of {len(numbers.printed)} datasets", numbers.printed),
-            (f"our accuracies ({basis})", numbers.ours),
-        )
-        if len(of) > 1
-    )
-
-
 def _basis(
     table: str,
     methods: Sequence[str],
@@ -242,25 +224,6 @@ def _basis(
     of_method = [cells[dataset, method] for method in methods for dataset in datasets]
     tasks = [cell.private if private else cell.plain for cell in of_method]
     return findings.basis(task for task in tasks if task is not None)
-
-
-def _tests(methods: Sequence[str], numbers: NDArray[np.float64]) -> str:
-    """A sentence on the tests of Friedman and Nemenyi."""
-    difference, ranks = (
-        significance.critical_difference(*numbers.shape),
-        significance.average_ranks(numbers),
-    )
-    gaps = np.abs(ranks - ranks[methods.index("MRF")])
-    beside = [
-        name
-        for name, gap in zip(methods, gaps, strict=True)
-        if name != "MRF" and gap < difference
-    ]
-    probability = significance.friedman_probability(numbers)
-    return (
-        f"Friedman's p = {probability:.1g}, critical difference {difference:.2f}; not told apart from MRF: "
-        f"{', '.join(beside) or 'none'}."
-    )
 
 
 def _array(rows: Iterable[Sequence[float]]) -> NDArray[np.float64]:

@@ -7,7 +7,6 @@ sets", JMLR 7 (2006).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -34,30 +33,6 @@ def average_ranks(accuracies: NDArray[np.float64]) -> NDArray[np.float64]:
         float64 ``(n_methods,)``; the ranks add up to n(n + 1)/2 for n methods.
     """
     return np.asarray(stats.rankdata(-accuracies, axis=1).mean(axis=0))
-
-
-def friedman_probability(accuracies: NDArray[np.float64]) -> float:
-    """Probability of ranks so unequal, or more, if all methods are alike: Friedman's
-    test.
-
-    Args:
-        accuracies: float64 ``(n_datasets, n_methods)``, at least three methods.
-    """
-    return float(stats.friedmanchisquare(*accuracies.T).pvalue)
-
-
-def critical_difference(n_datasets: int, n_methods: int) -> float:
-    """Difference of average ranks above which two of the methods differ at
-    :data:`LEVEL`: Nemenyi's test.
-
-    Source:
-        Demšar (2006), section 3.2.2: CD = q √(n(n + 1) / 6N), q the quantile of the
-        studentised range over √2.
-    """
-    quantile = float(
-        stats.studentized_range.ppf(1 - LEVEL, n_methods, math.inf)
-    ) / math.sqrt(2)
-    return quantile * math.sqrt(n_methods * (n_methods + 1) / (6 * n_datasets))
 
 
 def signed_rank_mark(

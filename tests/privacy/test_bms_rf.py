@@ -42,6 +42,7 @@ from grovekeeper_forests.releases.forest.draw import grow as grow_forest
 from grovekeeper_forests.releases.forest.price import PlanRequest, plan
 from grovekeeper_forests.trees import tree_histograms
 from tests.privacy.enumeration import TOLERANCE, EnumeratingRandomness, loss
+from tests.privacy.stated_losses import stated
 from tests.privacy.test_delta_accounts import planned as planned_on
 from tests.privacy.test_delta_accounts import share_of_charge
 from tests.privacy.universe import (
@@ -101,6 +102,24 @@ CASES = [
         id="literal",
     ),
     pytest.param(
+        {**LABELS, "utility": "miscount"},
+        "2",
+        2,
+        4,
+        0.7,
+        id="miscount-of-four-kinds",
+        marks=LONG,
+    ),
+    pytest.param(
+        {**LABELS, "utility": "normalised", "leaf": "shares"},
+        "2",
+        2,
+        4,
+        0.55,
+        id="literal-of-four-kinds",
+        marks=LONG,
+    ),
+    pytest.param(
         {**ONE_LAYER, "kept_features": "0.5"}, "2", 2, 2, 0.4, id="dropped-features"
     ),
     pytest.param(
@@ -138,10 +157,24 @@ CASES = [
 ]
 
 
+STATED = {
+    "labels": "two layers of one tree, depth 1",
+    "miscount-of-four-kinds": "miscount",
+    "two-stage": "two-stage",
+    "literal-of-four-kinds": "normalised and class shares",
+    "dropped-features-of-two-layers": "features dropped with ½",
+    "dropped-splits-of-two-layers": "splits dropped with ¾",
+    "counts": "counts in leaves",
+    "three-flat-layers": "three layers of one leaf",
+}
+"""Rows of docs/proofs/bms-rf.md that state the losses of a case."""
+
+
 @pytest.mark.parametrize(
     ("parameters", "epsilon", "n_rows", "n_kinds", "reached"), CASES
 )
 def test_stack_loses_what_was_charged_and_no_more(
+    request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,
     parameters: dict,
     epsilon: str,
@@ -162,6 +195,9 @@ def test_stack_loses_what_was_charged_and_no_more(
     assert claim(laws) == pytest.approx(float(Fraction(epsilon)))
     assert reached * claim(laws) - TOLERANCE <= add_remove <= claim(laws) + TOLERANCE
     assert add_remove < replace_one <= 2 * claim(laws) + TOLERANCE
+    if row := STATED.get(request.node.callspec.id):
+        losses = f"{add_remove:.3f}", f"{replace_one:.3f}"
+        assert stated("bms-rf.md", row) == losses
 
 
 TOGETHER, APART = b"\x00" * 32, b"\x01" * 32

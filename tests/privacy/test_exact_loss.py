@@ -24,6 +24,7 @@ from grovekeeper_forests.releases.forest.price import PlanRequest, plan
 from grovekeeper_forests.trees import tree_histograms
 from grovekeeper_forests.trees.tree_price import TreePrice
 from tests.privacy.enumeration import TOLERANCE
+from tests.privacy.stated_losses import stated
 from tests.privacy.universe import (
     EMPTY,
     RECORDS,
@@ -91,7 +92,7 @@ CASES = [
         {**HALF, "n_estimators": 2},
         "1",
         2,
-        2,
+        4,
         0.7,
         id="mrf-two-trees",
         marks=LONG,
@@ -211,7 +212,7 @@ CASES = [
         {"n_estimators": 2},
         "1",
         2,
-        2,
+        4,
         0.99,
         id="maxtree-two-trees",
         marks=LONG,
@@ -265,10 +266,41 @@ CASES = [
 ]
 
 
+STATED = {
+    "mrf": ("mrf.md", "one tree of depth 1"),
+    "mrf-depth-2": ("mrf.md", "one tree of depth 2"),
+    "mrf-two-trees": ("mrf.md", "two trees of depth 1 on the same rows"),
+    "mrf-two-stage": ("mrf.md", "two-stage, depth 1, three splits"),
+    "mrf-two-stage-depth-2": ("mrf.md", "two-stage, depth 2"),
+    "mrf-miscount": ("mrf.md", "miscount, depth 1"),
+    "mrf-label": ("mrf.md", "labels, depth 1"),
+    "mrf-normalised": ("mrf.md", "normalised, depth 1, three splits"),
+    "mrf-two-stage-normalised": (
+        "mrf.md",
+        "two-stage and normalised, depth 1, three splits",
+    ),
+    "mrf-shares": ("mrf.md", "class shares, depth 1"),
+    "mrf-literal-depth-2": ("mrf.md", "normalised and class shares, depth 2"),
+    "mrf-literal-two-trees": (
+        "mrf.md",
+        "normalised and class shares, two trees of depth 1",
+    ),
+    "mrf-exploration": ("mrf.md", "exploration ¼, depth 1"),
+    "maxtree": ("maxtree.md", "one tree of depth 1"),
+    "maxtree-depth-2": ("maxtree.md", "one tree of depth 2, ratio 1.5"),
+    "maxtree-two-trees": ("maxtree.md", "two trees of depth 1 on the same rows"),
+    "spe": ("spe.md", "one tree of depth 1, three splits"),
+    "spe-depth-2": ("spe.md", "one tree of depth 2"),
+    "spe-even-levels": ("spe.md", "one tree of depth 2, `level_ratio` 1"),
+}
+"""Page and row of the proofs that state the losses of a case."""
+
+
 @pytest.mark.parametrize(
     ("slug", "schema", "parameters", "epsilon", "n_rows", "n_kinds", "reached"), CASES
 )
 def test_forest_loses_what_was_charged_and_no_more(
+    request: pytest.FixtureRequest,
     slug: str,
     schema: object,
     parameters: dict,
@@ -285,6 +317,8 @@ def test_forest_loses_what_was_charged_and_no_more(
     assert claim(laws) <= Fraction(epsilon)
     assert reached * claim(laws) - TOLERANCE <= add_remove <= claim(laws) + TOLERANCE
     assert add_remove < replace_one <= 2 * claim(laws) + TOLERANCE
+    if place := STATED.get(request.node.callspec.id):
+        assert stated(*place) == (f"{add_remove:.3f}", f"{replace_one:.3f}")
 
 
 TOGETHER, APART = b"\x00" * 32, b"\x01" * 32

@@ -324,14 +324,14 @@ MULTINOMIAL_PARAMETERS = (
         "utility",
         "choice",
         "The cost that a good split lowers: the count Gini, or the number of rows outside the most common class of "
-        "their side; or the papers' Gini normalised to [0, 1] in each node, which is hardly better than chance.",
+        "their side; or the papers' Gini normalised to [0, 1] in each node, nearly a random choice at small ε.",
         default=GINI,
         choices=tuple(RANGE_SENSITIVITIES),
     ),
     replace(
         LEAF,
         description="What a leaf releases: noisy counts of every class, or one label, selected by the counts or, as in "
-        "the papers, by the class shares, which is hardly better than chance.",
+        "the papers, by the class shares, nearly a random label at small ε.",
         choices=(COUNTS, LABEL, SHARES),
     ),
     tree_parameters.SEPARATION,

@@ -338,7 +338,7 @@ def grow_label_trees(
         time.
 
     Source:
-        Huang, Lei and Kabán, Algorithm 3, setting (II), whose Lap(1/ε) gives 2ε;
+        Huang, Lei and Kabán, Algorithm 3, setting (II), whose Lap(1/ε) gives 2ε here;
         repaired in Theorem 1 of docs/proofs/sspe-2.md.
     """
     trees = medians.label_trees(plan, schema, rows, randomness, n_trees=plan.n_trees)
@@ -368,7 +368,7 @@ def grow_transductive_ensemble(
         L7), without cost or noise. *Not covered:* running time.
 
     Source:
-        Huang, Lei and Kabán, Algorithm 4, whose Lap(1/ε) gives 2ε; repaired in Theorem
+        Huang, Lei and Kabán, Algorithm 4, whose Lap(1/ε) gives 2ε here; repaired in Theorem
         1 of docs/proofs/pte.md.
     """
     n_teachers = int(plan.parameters["n_teachers"])
