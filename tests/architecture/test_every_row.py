@@ -215,7 +215,7 @@ REASONS: dict[str, dict[tuple[str, str], str]] = {
             "_PrivateForest._label",
             "len({type(each) for each in classes}) > 1",
         ): "classes",
-        ("_PrivateForest._codes", "enumerate(texts)"): "classes",
+        ("_codes_of", "enumerate(label.classes)"): "classes",
         ("_PrivateRegressor._label", "0 < width < math.inf"): "public bounds",
         ("_PrivateTrees._declared", "types <= _TYPES"): "types of features",
         ("_PrivateTrees._plan", "size < 1"): "a public number",

@@ -16,6 +16,7 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import FitFailedWarning, NotFittedError
+from sklearn.metrics import get_scorer
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
@@ -365,15 +366,77 @@ def test_labels_of_a_public_schema_are_scored_in_their_own_type(
     assert 0 <= forest.score(frame, labels) <= 1
 
 
-@pytest.mark.parametrize("strange", ["nan", "1e30"])
-def test_a_class_that_the_type_of_labels_does_not_hold_is_a_text(strange: str) -> None:
-    schema = {
-        "features": SCHEMA["features"],
-        "label": {"name": "y", "classes": ["0", strange]},
-    }
+def _of_classes(*classes: str) -> dict[str, Any]:
+    label = {"name": "y", "classes": list(classes)}
+    return {"features": SCHEMA["features"], "label": label}
+
+
+@pytest.mark.parametrize(
+    ("classes", "pair"),
+    [
+        (["0.5", "1.5"], np.array([0.5, 1.5])),
+        (["0", "1"], np.array([0, 1], dtype=object)),
+        (["0", "1"], np.array([0, "1"], dtype=object)),
+        (["0", "1"], [0, np.nan]),
+        (["0", "1"], pd.array([0, None], "Int64")),
+        (["a", "b"], ["a", None]),
+        (["0", "unknown"], [0, 0]),
+        (["0", "nan"], [0, 0]),
+        (["0", "1e30"], [0, 0]),
+        (["0", "1"], [Decimal(0), Decimal(1)]),
+    ],
+)
+def test_labels_that_scikit_learn_cannot_score_are_refused_before_the_charge(
+    service: Server, classes: list[str], pair: Any
+) -> None:
     frame = pd.DataFrame({"sex": ["Male"] * 60, "age": range(60)})
-    forest = _uploading("strange", max_epsilon=200, bounds=None, schema=schema)
-    assert [*forest.fit(frame, np.zeros(60, int)).classes_] == ["0", strange]
+    labels = np.resize(np.asarray(pair), 60)
+    if not isinstance(pair, np.ndarray):
+        labels = pd.concat([pd.Series(pair)] * 30, ignore_index=True)
+    forest = _uploading("unscored", bounds=None, schema=_of_classes(*classes))
+    with pytest.raises(ValueError, match="cannot score predictions of this y"):
+        forest.fit(frame, labels)
+    assert service.admin.http.get("/populations/unscored").status_code == 404
+
+
+@pytest.mark.parametrize("strange", [np.nan, np.inf])
+def test_numbers_that_scikit_learn_cannot_score_are_refused_before_the_charge(
+    service: Server, strange: float
+) -> None:
+    frame = pd.DataFrame({"age": range(60)})
+    forest = _uploading_regressor("unscored", bounds=None, schema=OF_NUMBERS)
+    with pytest.raises(ValueError, match="finite numbers"):
+        forest.fit(frame, [strange, *[1.0] * 59])
+    assert service.admin.http.get("/populations/unscored").status_code == 404
+
+
+def test_classes_are_in_the_order_in_which_scorers_read_probabilities() -> None:
+    """The area under the curve of classes in another order is that of the wrong one."""
+    frame = pd.DataFrame({"sex": ["Male"] * 300, "age": [10, 90, 90] * 100})
+    labels = np.array(["poor", "rich", "rich"] * 100)
+    schema = _of_classes("rich", "poor")
+    forest = _uploading("order", bounds=None, algorithm="rpf", schema=schema)
+    forest.set_params(parameters=None).fit(frame, labels)
+    assert forest.classes_.tolist() == ["poor", "rich"]
+    assert forest.predict(frame[:2]).tolist() == ["poor", "rich"]
+    assert forest.predict_proba(frame[:2]).argmax(axis=1).tolist() == [0, 1]
+    assert get_scorer("roc_auc")(forest, frame, labels) == 1
+
+
+def test_numbers_of_a_label_that_is_cut_are_scored_as_their_classes() -> None:
+    features = SCHEMA["features"]
+    schema = {"features": features, "label": {"name": "days", "cuts": [3, 7]}}
+    frame = pd.DataFrame({"sex": ["Male"] * 300, "age": [10, 50, 90] * 100})
+    days = np.array([0.5, 3, 7] * 100)
+    forest = _uploading("cut", bounds=None, algorithm="rpf", schema=schema)
+    forest.set_params(parameters=None).fit(frame, days)
+    names = ["below 3", "3 to below 7", "7 or more"]
+    assert forest.classes_.tolist() == sorted(names)
+    assert forest.predict(frame[:3]).tolist() == names
+    assert forest.score(frame, days) == forest.score(frame, names * 100) == 1
+    days[0] = np.nan
+    with pytest.raises(ValueError, match="finite numbers"):
+        clone(forest).fit(frame, days)
 
 
 def test_a_column_of_texts_or_dates_is_named_and_not_quoted() -> None:

@@ -24,6 +24,7 @@ from app.wire.training import (
     RecoveredBandOut,
     RecoveredOut,
 )
+from grovekeeper_common.number_words import share_in_words
 from grovekeeper_forests import amounts, catalogue
 from grovekeeper_forests.expected_accuracy import DELTA, Band, Comparison, Run, runs
 from grovekeeper_forests.expected_r2 import explained
@@ -269,9 +270,9 @@ def sentence_of(band: Band) -> str:
     sentences = [
         f"Expect about {_recovered(band.middle)} of what a forest without privacy gains over always answering the "
         f"commonest class, as in the middle of {len(band.tables)} similar public tables. There, "
-        f"{_percent(band.accuracy)} of the answers were right, those of a forest without privacy "
-        f"{_percent(band.forest)}, and the commonest class {_percent(band.majority)}; your table may be easier or "
-        "harder."
+        f"{share_in_words(band.accuracy)} of the answers were right, those of a forest without privacy "
+        f"{share_in_words(band.forest)}, and the commonest class {share_in_words(band.majority)}; "
+        "your table may be easier or harder."
     ]
     if band.without_gain:
         n_tables = len(band.tables) + len(band.without_gain)
@@ -304,10 +305,6 @@ def _recovered(share: float) -> str:
     """
     percent = round(100 * share)
     return "all" if percent >= _ALL else f"{percent} %"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
 
 
 def _auroc(band: Band) -> ExpectedAurocOut | None:

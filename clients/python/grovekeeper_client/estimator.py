@@ -15,6 +15,7 @@ from typing import Any, Self, TypeAlias
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.metrics import accuracy_score, mean_absolute_error
 from sklearn.pipeline import Pipeline
 from sklearn.utils import Tags, get_tags
 from sklearn.utils.multiclass import check_classification_targets
@@ -101,6 +102,12 @@ _TRUTHS = {"false": "0", "true": "1"}
 _OF_CLASSES = "the label {!r} has classes: use PrivateForestClassifier"
 _OF_NUMBERS = "the label {!r} is a number: use PrivateForestRegressor"
 
+_NUMBERS_TO_SCORE = "finite numbers, none of them missing"
+_CLASSES_TO_SCORE = (
+    "whole numbers that all classes of the schema are, truth values or texts, all of one type and none missing; "
+    "y.astype(str) makes texts of numbers"
+)
+
 
 class _PrivateForest(BaseEstimator, ABC):  # type: ignore[misc]
     """Trains forests on rows of the service or on uploads, counts what fits spend, and
@@ -149,7 +156,8 @@ class _PrivateForest(BaseEstimator, ABC):  # type: ignore[misc]
 
         Raises:
             ValueError: ``X`` was passed without ``upload=True``, ``X`` and ``y``
-                break the schema, or the label is of another kind than the estimator's.
+                break the schema, scikit-learn cannot score ``y``, or the label is of
+                another kind than the estimator's.
             SpendingLimit: this estimator and its clones would spend more than
                 ``max_epsilon``.
             Refused: the budget of the service does not cover the price.
@@ -173,6 +181,7 @@ class _PrivateForest(BaseEstimator, ABC):  # type: ignore[misc]
             schema = dict(self.schema)
             self._check_label(schema)
             rows = uploads.by_schema(X, y, self.schema)
+            self._check_scores(schema["label"], y)
         self.model_ = self._train(self._uploaded(schema, rows), is_counted=False)
         if self.schema is not None:
             self._describe(y)
@@ -278,6 +287,30 @@ class _PrivateForest(BaseEstimator, ABC):  # type: ignore[misc]
             y: PRIVATE labels ``(n_rows,)``.
         """
 
+    def _check_scores(self, label: JsonMapping, y: Any) -> None:
+        """Scores made-up predictions: what scikit-learn cannot compare with predictions
+        would fail after the fit was charged.
+
+        Args:
+            label: of the public schema.
+            y: PRIVATE labels, which no message quotes.
+
+        Raises:
+            ValueError: scores of ``y`` would fail.
+        """
+        classes = label.get("classes")
+        try:
+            with np.errstate(invalid="ignore"):
+                if classes is None:
+                    mean_absolute_error(y, np.zeros(len(y)))
+                else:
+                    accuracy_score(y, np.resize(_typed(classes, y), len(y)))
+        except (TypeError, ValueError):
+            needed = _NUMBERS_TO_SCORE if classes is None else _CLASSES_TO_SCORE
+            raise ValueError(
+                f"scikit-learn cannot score predictions of this y, which needs {needed}"
+            ) from None
+
     def _check_label(self, schema: JsonMapping) -> None:
         """Checks that the label to predict is of the estimator's kind.
 
@@ -373,6 +406,7 @@ class PrivateForestClassifier(_PrivateForest, ClassifierMixin, BaseEstimator):  
         model_: the trained :class:`~grovekeeper_client.models.Model`.
         classes_: classes of the label, in the type of ``y`` if that is one of numbers or
             truth values which all classes have; else those of the schema are text.
+            Sorted, as scorers expect them.
         n_features_in_: number of features.
         feature_names_in_: names of the features, where they have names.
     """
@@ -382,31 +416,32 @@ class PrivateForestClassifier(_PrivateForest, ClassifierMixin, BaseEstimator):  
     def predict(self, X: Any) -> Any:
         """Classes of rows, as an array; costs no budget."""
         check_is_fitted(self)
-        codes = {name: code for code, name in enumerate(self.model_.classes)}
+        codes = {self.model_.classes[place]: n for n, place in enumerate(self._order)}
         return self.classes_[[codes[label] for label in self._answer(X)["labels"]]]
 
     def predict_proba(self, X: Any) -> Any:
         """Probabilities of rows by class, as an array ``(n_rows, n_classes)``; costs no
         budget.
         """
-        return np.asarray(self._answer(X)["probabilities"], dtype=float).reshape(
-            -1, len(self.classes_)
-        )
+        shares = np.asarray(self._answer(X)["probabilities"], dtype=float)
+        return shares.reshape(-1, len(self.classes_))[:, self._order]
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Share of the rows whose class is right; costs no budget. Where the label is
+        cut, a number counts as its class.
+        """
+        check_is_fitted(self)
+        cuts = self.model_.card["schema"]["label"].get("cuts")
+        if cuts and _plain_type(y).kind in "iuf":
+            y = np.array(self.model_.classes)[np.searchsorted(cuts, y, side="right")]
+        return float(super().score(X, y, sample_weight))
 
     def _describe(self, y: Any = None) -> None:
         super()._describe()
-        self.classes_ = np.array(self.model_.classes)
-        # of plain values: pandas has types of its own that may be missing
-        kind = np.array(np.asarray(y).tolist()).dtype
-        if kind.kind not in "biuf":
-            return
-        texts = [_TRUTHS.get(text.lower(), text) for text in self.model_.classes]
-        # a class is no such label, or none that the type holds
-        with suppress(ValueError), np.errstate(invalid="ignore"):
-            numbers = np.array(list(map(float, texts)))
-            typed = numbers.astype(kind)
-            if len(set(typed)) == len(texts) and (typed == numbers).all():
-                self.classes_ = typed
+        classes = _typed(self.model_.classes, y)
+        # scorers expect classes, and columns of probabilities, in this order
+        self._order = np.argsort(classes)
+        self.classes_ = classes[self._order]
 
     def _label(self, y: Any) -> tuple[JsonObject, Sequence[Scalar]]:
         check_classification_targets(y)
@@ -415,6 +450,7 @@ class PrivateForestClassifier(_PrivateForest, ClassifierMixin, BaseEstimator):  
             raise ValueError(
                 "a classifier needs rows of two classes or more, and y has only one class"
             )
+        self._order = np.arange(len(self.classes_))
         texts = [str(plain(name)) for name in self.classes_]
         return {"classes": texts}, [texts[code] for code in codes]
 
@@ -498,6 +534,30 @@ def _decimal(name: str, amount: Amount) -> Decimal:
         raise ValueError(
             f"{name} is no amount: {amount!r}; a decimal number such as '0.5' is needed"
         ) from None
+
+
+def _plain_type(y: Any) -> np.dtype[Any]:
+    """The type of labels as plain values: pandas has types of its own that may be
+    missing.
+    """
+    return np.array(np.asarray(y).tolist()).dtype
+
+
+def _typed(classes: Sequence[str], y: Any) -> Any:
+    """Classes in the type of ``y``, if that is one of numbers or truth values which all
+    classes have; else texts.
+    """
+    kind = _plain_type(y)
+    # a class is no such label, or none that the type holds
+    with suppress(ValueError), np.errstate(invalid="ignore"):
+        if kind.kind in "biuf":
+            numbers = np.array(
+                [float(_TRUTHS.get(text.lower(), text)) for text in classes]
+            )
+            typed = numbers.astype(kind)
+            if len(set(typed)) == len(classes) and (typed == numbers).all():
+                return typed
+    return np.array(classes)
 
 
 def _columns_of_no_numbers(X: Any) -> list[str]:

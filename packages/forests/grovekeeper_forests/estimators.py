@@ -8,7 +8,6 @@ A lifetime budget needs the service: here a limit ends with the process
 import hashlib
 import math
 import os
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from datetime import date
@@ -18,6 +17,7 @@ from typing import Any, Self, get_args
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.metrics import r2_score
 from sklearn.utils import Tags
 from sklearn.utils.validation import (
     check_array,
@@ -43,7 +43,9 @@ from grovekeeper_forests.data.schema import (
     NUMBER,
     Feature,
     FeatureType,
+    Label,
     Schema,
+    is_number,
 )
 from grovekeeper_forests.errors import ParameterInvalid
 from grovekeeper_forests.noise.randomness import SystemRandomness
@@ -54,7 +56,6 @@ from grovekeeper_forests.releases.forest.price import PlanRequest, plan
 
 _ID_BYTES = 16
 _TYPES = frozenset(get_args(FeatureType))
-_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 
 
 class _PrivateTrees(BaseEstimator, ABC):  # type: ignore[misc]
@@ -234,13 +235,11 @@ class _PrivateTrees(BaseEstimator, ABC):  # type: ignore[misc]
             ValueError: a part breaks a rule.
         """
 
-    @abstractmethod
-    def _codes(
-        self,
-        labels: NDArray[Any],
-        schema: Schema,
-    ) -> Int32Array:
-        """The code of each PRIVATE label; −1 where the row is left out."""
+    def _classes(self, schema: Schema) -> NDArray[Any]:
+        """The classes as they were declared, by code; in an artifact they are texts."""
+        assert self.schema is not None
+        declared = self.schema["label"].get("classes", schema.label.classes)
+        return np.array(list(declared))
 
     def _plan(self, schema: Schema) -> Plan:
         size, terms = self.public_size, terms_of(self.epsilon, self.delta)
@@ -261,12 +260,10 @@ class _PrivateTrees(BaseEstimator, ABC):  # type: ignore[misc]
         columns = self._columns(X, schema, reset=True)
         if y is None:
             raise ValueError("fit requires y to be passed, but the target y is None")
-        labels = column_or_1d(
-            y if hasattr(y, "dtype") else np.asarray(y, dtype=object), warn=True
-        )
+        labels = _column(y)
         if len(labels) != columns.n_rows:
             raise ValueError("X and y need the same number of rows")
-        known = self._codes(labels, schema)
+        known = _codes_of(labels, schema.label, self._classes(schema))
         is_known = known >= 0
         kept = SanitisedColumns(
             tuple(column[is_known] for column in columns.columns), int(is_known.sum())
@@ -368,7 +365,9 @@ class _PrivateForest(ClassifierMixin, _PrivateTrees):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any) -> Self:
         super().fit(X, y)
-        self.classes_ = self._classes(self.schema_)
+        self._by_code = self._classes(self.schema_)
+        # scorers expect classes, and columns of probabilities, in this order
+        self.classes_ = np.sort(self._by_code)
         return self
 
     fit.__doc__ = _PrivateTrees.fit.__doc__
@@ -377,16 +376,35 @@ class _PrivateForest(ClassifierMixin, _PrivateTrees):  # type: ignore[misc]
         """The most probable class of each row, as an array ``(n_rows,)``; costs no
         budget.
         """
-        probabilities = self.predict_proba(X)
-        return self.classes_[self._predictor.labels(probabilities)]
+        codes = self._predicted(X)
+        return self._by_code[codes]
 
     def predict_proba(self, X: Any) -> Float64Array:
         """Probabilities of rows by class, as an array ``(n_rows, n_classes)``; costs no
         budget.
         """
+        shares = self._probabilities(X)
+        return shares[:, np.argsort(self._by_code)]
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Share of the rows whose class is right; costs no budget. Labels are read as
+        ``fit`` reads them, and a row without a declared class is never right.
+        """
+        predicted = self._predicted(X)
+        codes = _codes_of(_column(y), self.schema_.label, self._by_code)
+        is_right = predicted == codes
+        return float(np.average(is_right, weights=sample_weight))
+
+    def _probabilities(self, X: Any) -> Float64Array:
+        """Probabilities of rows by declared class."""
         check_is_fitted(self)
         columns = self._columns(X, self.schema_, reset=False)
         return self._predictor.probabilities(columns)
+
+    def _predicted(self, X: Any) -> Int32Array:
+        """The code of the most probable class of each row."""
+        probabilities = self._probabilities(X)
+        return self._predictor.labels(probabilities)
 
     def _label(
         self,
@@ -398,37 +416,6 @@ class _PrivateForest(ClassifierMixin, _PrivateTrees):  # type: ignore[misc]
         if len({type(each) for each in classes}) > 1:
             raise ValueError("classes are all texts, all integers or all truth values")
         return {**label, "classes": list(map(_text, classes))}
-
-    def _classes(self, schema: Schema) -> NDArray[Any]:
-        """The classes as they were declared; in an artifact they are texts."""
-        assert self.schema is not None
-        if schema.label.cuts:
-            return np.array(schema.label.classes)
-        return np.array(list(self.schema["label"]["classes"]))
-
-    def _codes(
-        self,
-        labels: NDArray[Any],
-        schema: Schema,
-    ) -> Int32Array:
-        if schema.label.cuts:
-            return codes_of_numbers(schema.label, labels.astype(np.float64))
-        classes = self._classes(schema)
-        if (
-            labels.dtype.kind in "iufb"
-            and classes.dtype.kind == "U"
-            and not _is_number(classes)
-        ):
-            raise ValueError(
-                "y holds numbers and the schema declares texts: was y encoded?"
-            )
-        texts = map(_text, classes.tolist())
-        codes = {text: code for code, text in enumerate(texts)}
-        known = []
-        for label in labels.tolist():
-            # the row of a class that is not declared is left out
-            known.append(codes.get(_text(label), -1))
-        return np.array(known, dtype=np.int32)
 
 
 class RandomPrivateForest(_PrivateForest, _Random):
@@ -460,7 +447,7 @@ class RandomPrivateForest(_PrivateForest, _Random):
         forest_: the released forest, with its plan and event.
         feature_importances_: importances of the features, from released counts.
         split_counts_: splits that look at each feature.
-        classes_: classes of the schema.
+        classes_: classes of the schema, sorted.
         n_features_in_: number of features.
         feature_names_in_: names of the features, where ``X`` has names.
     """
@@ -490,6 +477,16 @@ class _PrivateRegressor(RegressorMixin, _PrivateTrees):  # type: ignore[misc]
         check_is_fitted(self)
         return self._predictor.numbers(self._columns(X, self.schema_, reset=False))
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """R² over the rows whose label is a finite number; costs no budget."""
+        numbers = _numbers_of(_column(y))
+        is_scored = np.isfinite(numbers)
+        weights = (
+            None if sample_weight is None else np.asarray(sample_weight)[is_scored]
+        )
+        predicted = self.predict(X)[is_scored]
+        return float(r2_score(numbers[is_scored], predicted, sample_weight=weights))
+
     def _label(
         self,
         label: Mapping[str, Any],
@@ -502,13 +499,6 @@ class _PrivateRegressor(RegressorMixin, _PrivateTrees):  # type: ignore[misc]
         if not 0 < width < math.inf:
             raise ValueError("the bounds of a label are finite, lower below upper")
         return label
-
-    def _codes(
-        self,
-        labels: NDArray[Any],
-        schema: Schema,
-    ) -> Int32Array:
-        return codes_of_numbers(schema.label, labels.astype(np.float64))
 
 
 class RandomPrivateRegressor(_PrivateRegressor, _Random):
@@ -534,6 +524,54 @@ class BoostedPrivateRegressor(_PrivateRegressor, _Boosted):
     Args and attributes are those of :class:`BoostedPrivateTrees`, without classes; the
     label of the schema is ``{"name": …, "type": "number", "lower": …, "upper": …}``.
     """
+
+
+def _column(y: Any) -> NDArray[Any]:
+    """Labels as an array ``(n_rows,)`` in which each is what it is in ``y``."""
+    labels: NDArray[Any] = column_or_1d(
+        y if hasattr(y, "dtype") else np.asarray(y, dtype=object), warn=True
+    )
+    return labels
+
+
+def _codes_of(labels: NDArray[Any], label: Label, classes: NDArray[Any]) -> Int32Array:
+    """The code of each PRIVATE label; −1 for one of no class.
+
+    Args:
+        labels: of the caller's rows.
+        label: of the schema.
+        classes: as they were declared, by code.
+
+    Raises:
+        ValueError: the labels are of another kind than the classes.
+    """
+    if label.cuts or label.bounds:
+        return codes_of_numbers(label, _numbers_of(labels))
+    kind = labels.dtype.kind
+    is_read = all(map(is_number, map(str, classes.tolist())))
+    if kind == "b":
+        is_read = classes.dtype.kind == "b"
+    if kind in "iufb" and not is_read:
+        raise ValueError(
+            "y holds numbers or truth values and the classes of the schema are others: was y encoded?"
+        )
+    codes = {text: code for code, text in enumerate(label.classes)}
+    # the row of a class that is not declared is left out
+    known = [codes.get(_text(each), -1) for each in labels.tolist()]
+    return np.array(known, dtype=np.int32)
+
+
+def _numbers_of(labels: NDArray[Any]) -> Float64Array:
+    """Labels as numbers; NaN where one is missing.
+
+    Raises:
+        ValueError: a label is no number; the message does not quote it.
+    """
+    plain = [math.nan if _is_missing(label) else label for label in labels.tolist()]
+    try:
+        return np.array(plain, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError("y has labels that are no numbers") from None
 
 
 def _by_cell(X: Any) -> Any:
@@ -590,7 +628,3 @@ def _is_missing(value: Any) -> bool:
     """Whether a cell is empty: ``None``, NaN, and the marks that pandas has for them."""
     is_nan = isinstance(value, float) and math.isnan(value)
     return value is None or is_nan or type(value).__name__ in ("NAType", "NaTType")
-
-
-def _is_number(classes: NDArray[Any]) -> bool:
-    return all(map(_NUMBER.fullmatch, classes.tolist()))

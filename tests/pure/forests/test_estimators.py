@@ -22,6 +22,7 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.metrics import get_scorer
 from sklearn.utils import estimator_checks
 
 from grovekeeper_forests.account import InProcessAccount, LimitExceeded, terms_of
@@ -416,11 +417,24 @@ def test_no_row_changes_how_another_is_read(more: list[Any]) -> None:
     assert beside.y[:4].tolist() == alone.y.tolist()
 
 
-def test_encoded_labels_are_refused_before_the_charge() -> None:
+@pytest.mark.parametrize(
+    ("classes", "pair"),
+    [
+        (["no", "yes"], [0, 1]),
+        (["no", "yes"], [False, True]),
+        ([False, True], [0, 1]),
+        ([0, 1], [False, True]),
+        (["0", "1"], [False, True]),
+    ],
+)
+def test_encoded_labels_are_refused_before_the_charge(
+    classes: list[Any], pair: list[Any]
+) -> None:
     account = InProcessAccount(1)
+    schema = {**SCHEMA, "label": {"name": "ill", "classes": classes}}
     with pytest.raises(ValueError, match="encoded"):
-        RandomPrivateForest(1, schema=SCHEMA, account=account).fit(
-            FRAME, np.array([0, 1] * 300)
+        RandomPrivateForest(1, schema=schema, account=account).fit(
+            FRAME, np.array(pair * 300)
         )
     assert account.spent == "0"
 
@@ -433,6 +447,65 @@ def test_no_message_has_a_cell_or_a_number_of_rows(cell: object) -> None:
         ValueError, match=r"^cells are not as declared \(age: not-a-number\)$"
     ):
         RandomPrivateForest(1, schema=SCHEMA).fit(frame, LABELS)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "label"),
+    [
+        (RandomPrivateForest, {"name": "ill", "cuts": [3]}),
+        (
+            RandomPrivateRegressor,
+            {"name": "ill", "type": "number", "lower": 0, "upper": 9},
+        ),
+    ],
+)
+def test_no_message_has_a_label(estimator: Any, label: Any) -> None:
+    account = InProcessAccount(1)
+    forest = estimator(1, schema={**SCHEMA, "label": label}, account=account)
+    with pytest.raises(ValueError, match=r"^y has labels that are no numbers$"):
+        forest.fit(FRAME, ["17", "secret-123"] * 300)
+    assert account.spent == "0"
+
+
+@pytest.mark.parametrize(
+    ("label", "pair"),
+    [
+        ({"classes": ["0.5", "1.5"]}, np.array([0.5, 1.5])),
+        ({"classes": [0.5, 1.5]}, np.array([0.5, 1.5])),
+        ({"classes": [0, 1]}, np.array([0, 1], dtype=object)),
+        ({"classes": [0, 1]}, np.array(["0", "1"])),
+        ({"classes": ["0", "1"]}, np.array([0, 1])),
+        ({"cuts": [3]}, np.array([2.5, 3])),
+    ],
+)
+def test_what_was_paid_for_can_be_scored(label: Any, pair: Any) -> None:
+    schema = {**SCHEMA, "label": {"name": "ill", **label}}
+    labels = np.resize(pair, 600)
+    forest = RandomPrivateForest(50, schema=schema, public_size=600).fit(FRAME, labels)
+    assert forest.score(FRAME, labels) > 0.9
+    labels = labels.astype(object)
+    labels[:300] = None
+    assert 0.4 < forest.score(FRAME, labels) < 0.6, "no class is never right"
+    assert forest.score(FRAME, labels, sample_weight=[0, 1] * 300) < 0.6
+
+
+def test_rows_without_a_number_are_left_out_of_a_score() -> None:
+    label = {"name": "days", "type": "number", "lower": 0, "upper": 10}
+    schema = {**SCHEMA, "label": label}
+    days = np.array([1.0, 9.0] * 300)
+    model = RandomPrivateRegressor(50, schema=schema, public_size=600).fit(FRAME, days)
+    days[:3] = np.nan, np.inf, -np.inf
+    assert model.score(FRAME, days) > 0.8
+    assert model.score(FRAME, pd.array(days, "Float64"), [1] * 600) > 0.8
+
+
+def test_classes_are_in_the_order_in_which_scorers_read_probabilities() -> None:
+    schema = {**SCHEMA, "label": {"name": "ill", "classes": ["yes", "no"]}}
+    forest = RandomPrivateForest(50, schema=schema, public_size=600).fit(FRAME, LABELS)
+    assert forest.classes_.tolist() == ["no", "yes"]
+    assert forest.predict(FRAME[:2]).tolist() == LABELS[:2].tolist()
+    assert forest.predict_proba(FRAME[:2]).argmax(axis=1).tolist() == [0, 1]
+    assert get_scorer("roc_auc")(forest, FRAME, LABELS) > 0.9
 
 
 @pytest.mark.parametrize("empty", [None, np.nan, pd.NA, pd.NaT])

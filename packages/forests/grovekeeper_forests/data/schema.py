@@ -502,14 +502,14 @@ def missing_values_problem(marks: Sequence[str]) -> str | None:
     must mean the same.
     """
     problem = value_list_problem(marks, smallest=0, largest=limits.MAX_MISSING_VALUES)
-    if problem is None and any(map(_is_number, marks)):
+    if problem is None and any(map(is_number, marks)):
         problem = "a-number"
     if problem is None and any(mark != mark.strip(BLANKS) for mark in marks):
         problem = "blanks-around"
     return problem
 
 
-def _is_number(text: str) -> bool:
+def is_number(text: str) -> bool:
     """Whether a text is a number other than NaN, which is an empty cell anyway."""
     try:
         return not math.isnan(float(text))
