@@ -98,13 +98,19 @@ def folded(value: str) -> str:
     spelling of a number or the signs by which a spreadsheet keeps a text (``="017"``
     and ``'017``) alone.
     """
-    if value.startswith(("=", "'")):
-        value = value.lstrip("='").strip('"')
+    value = _unsigned(value)
     number = _number(value)
     if number is None:
         return value.casefold().lstrip("0")
     digits, power = number
     return f"{digits}e{power} "  # no canonical text ends in a blank
+
+
+def _unsigned(value: str) -> str:
+    """A value without the signs by which a spreadsheet keeps a text."""
+    if value.startswith(("=", "'")):
+        return value.lstrip("='").strip('"')
+    return value
 
 
 def _number(value: str) -> tuple[str, int] | None:
@@ -138,11 +144,14 @@ def similar_spellings(name: str) -> set[str]:
     """Other names with the fold of a name, as programs write them: not all that there
     are, because ids are keyed.
     """
-    number = _number(name)
+    plain = _unsigned(name)
+    number = _number(plain)
     if number is None:
-        spellings = set(_spellings_of_text(name))
+        texts = spellings = set(_spellings_of_text(plain))
     else:
         spellings = set(_spellings_of_number(*number))
+        texts = set(filter(str.isdigit, spellings))
+    spellings = spellings.union(*((f'="{text}"', f"'{text}") for text in texts))
     fold = folded(name)
     return {
         text

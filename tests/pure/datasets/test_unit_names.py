@@ -190,6 +190,10 @@ def test_other_numbers_are_not_similar(one: str, other: str) -> None:
         ("0.05", {"0.050", "5e-02"}),
         ("ann bo", {"Ann Bo", "ANN BO", "Ann bo"}),
         ("00a1", {"A1", "a1", "0a1"}),
+        ("17", {'="17"', '="017"', "'17", "'00017"}),
+        ("McDay", {'="McDay"', "'mcday"}),
+        ('="017"', {"17", "017", "'17", "17.0"}),
+        ("'z17", {"z17", "Z17", '="z17"'}),
     ],
 )
 def test_an_erasure_looks_for_what_programs_write(name: str, others: set[str]) -> None:

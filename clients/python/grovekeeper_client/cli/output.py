@@ -42,8 +42,8 @@ NOTHING_TOLD = "not told: the noise outweighs the counts"
 """What an accuracy says whose noisy counts are all below zero."""
 
 SIMILAR_UNITS = (
-    "stored units differ from this one by leading zeros, case or the spelling of a number alone (17 and 17.0), and "
-    "were not erased; if they are the same person, erase each by its own value"
+    "stored units differ from this one by leading zeros, case, the spelling of a number (17 and 17.0) or a "
+    "spreadsheet's signs of a text (=\"17\") alone, and were not erased; if they are the same person, erase each by its own value"
 )
 
 _CHANGES = {
