@@ -69,9 +69,10 @@ def read_key(file: Path, name: str) -> str:
         ValueError: the file cannot be read, is no text or is empty.
     """
     try:
-        key = file.read_text(encoding="utf-8-sig").strip()
-    except OSError as error:
-        raise ValueError(f"{name} cannot be read: {error.strerror}") from None
+        key = file.expanduser().read_text(encoding="utf-8-sig").strip()
+    except (OSError, RuntimeError) as error:  # the latter of ``~`` without a home
+        cause = getattr(error, "strerror", error)
+        raise ValueError(f"{name} cannot be read: {cause}") from None
     except UnicodeDecodeError:  # which holds the key
         raise ValueError(
             f"{name} is not UTF-8 text; older shells of Windows write UTF-16"

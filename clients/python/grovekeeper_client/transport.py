@@ -131,8 +131,10 @@ class Transport:
         self._sleep = sleep
         self._key = key
         host = _host(self.url)
-        if not (key and key.isascii() and key.isprintable() and " " not in key):
-            raise ValueError("the key is not of the form <id>.<secret>")
+        if not re.fullmatch(r"[A-Za-z0-9._-]+", key):
+            raise ValueError(
+                "the key is not of the form <id>.<secret>: no quotes, no blanks, nothing before it"
+            )
         self._http = httpx.Client(
             headers={"Authorization": f"Bearer {key}"},
             timeout=httpx.Timeout(60.0, connect=10.0),

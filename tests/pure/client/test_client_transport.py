@@ -505,11 +505,23 @@ def test_a_key_whose_text_an_operator_chose_is_no_filter() -> None:
     assert service.requests == []
 
 
-@pytest.mark.parametrize("key", ["", "a b", "a\nb", "ключ"])
+@pytest.mark.parametrize(
+    "key",
+    [
+        "",
+        "a b",
+        "a\nb",
+        "ключ",
+        '"key_a.b"',
+        "'key_a.b'",
+        "GROVEKEEPER_API_KEY=key_a.b",
+    ],
+)
 def test_a_key_of_another_form_is_refused_and_not_repeated(key: str) -> None:
     with pytest.raises(ValueError) as caught:
         Client("http://grove.test", key)
-    assert str(caught.value) == "the key is not of the form <id>.<secret>"
+    said = "the key is not of the form <id>.<secret>: no quotes, no blanks, nothing before it"
+    assert str(caught.value) == said
 
 
 def test_a_proxy_of_the_environment_is_not_asked_for_loopback(
@@ -644,3 +656,11 @@ def test_the_cause_is_said_why_a_key_file_gives_no_key(
     (tmp_path / "utf16.key").write_text(ADMIN_KEY, encoding="utf-16")
     with pytest.raises(ValueError, match=cause):
         settings.key_of({"GROVEKEEPER_API_KEY_FILE": str(tmp_path / name)})
+
+
+def test_a_tilde_in_the_name_of_a_key_file_is_the_home_of_the_account(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "my.key").write_text(ADMIN_KEY)
+    assert settings.key_of({"GROVEKEEPER_API_KEY_FILE": "~/my.key"}) == ADMIN_KEY
