@@ -876,6 +876,17 @@ def test_a_whole_key_in_place_of_its_id_is_not_sent_and_not_shown(
     assert service.requests == []
 
 
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_a_key_in_place_of_its_file_is_not_shown(
+    run: Run, service: Any, options: tuple[str, ...]
+) -> None:
+    result = run("datasets", "list", "--key-file", MADE_KEY, *options)
+    assert result.exit_code == ExitCode.WRONG_USE
+    assert "the file that --key-file names cannot be read" in result.output
+    assert SECRET not in result.output
+    assert service.requests == []
+
+
 @pytest.mark.parametrize(
     "typed",
     [

@@ -188,6 +188,20 @@ def test_a_file_gets_every_sign_whatever_the_terminal_shows(
     assert file.getvalue() == written
 
 
+def test_a_closed_stream_is_an_empty_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    streams = ("stdin", "stdout", "stderr")
+    for name in streams:
+        monkeypatch.setattr(sys, name, None)
+    read = []
+    monkeypatch.setattr(main, "app", lambda: read.append(sys.stdin.read()))
+    main.main()
+    print("nowhere")
+    print("nowhere", file=sys.stderr)
+    assert read == [""]
+    for name in streams:
+        getattr(sys, name).close()
+
+
 def test_the_version_is_that_of_the_distribution() -> None:
     result = CliRunner().invoke(app, ["--version"])
     assert (result.exit_code, result.stdout) == (

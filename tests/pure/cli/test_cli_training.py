@@ -2,6 +2,7 @@
 suggests the next command.
 """
 
+import errno
 import json
 import shlex
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from rich.progress import Progress
 from typer.testing import Result
 
 from grovekeeper_client.cli.problems import ExitCode
+from grovekeeper_client.errors import Unreachable
 
 Run = Callable[..., Result]
 
@@ -661,19 +663,50 @@ def test_a_model_that_is_not_the_one_on_the_card_is_not_kept(
     assert not (tmp_path / "new.safetensors").exists()
 
 
-def test_interrupting_a_wait_says_that_the_job_goes_on(
-    run: Run, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("options", [[], ["--json"]])
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (KeyboardInterrupt(), ExitCode.FAILED),
+        (Unreachable("http://service", "nothing listens there"), ExitCode.UNREACHABLE),
+    ],
+)
+def test_a_wait_that_ends_early_says_that_the_job_goes_on(
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    options: list[str],
+    error: BaseException,
+    code: ExitCode,
 ) -> None:
-    def interrupted(*_arguments: object, **_options: object) -> None:
-        raise KeyboardInterrupt
+    def ended(*_arguments: object, **_options: object) -> None:
+        raise error
 
-    monkeypatch.setattr("grovekeeper_client.client.Client.func.follow_job", interrupted)
-    result = run("train", "census", "-a", "mrf", "-e", "1", "--wait")
-    assert result.exit_code == 1
+    monkeypatch.setattr("grovekeeper_client.client.Client.func.follow_job", ended)
+    result = run("train", "census", "-a", "mrf", "-e", "1", "--wait", *options)
+    assert result.exit_code == code
     assert (
         "the job goes on; follow it with: grovekeeper jobs show jb_1 --wait"
         in result.stderr
     )
+
+
+@pytest.mark.parametrize("options", [[], ["--json"], ["--wait"], ["--json", "--wait"]])
+def test_a_full_disk_below_stdout_does_not_hide_a_job(
+    run: Run, monkeypatch: pytest.MonkeyPatch, options: list[str]
+) -> None:
+    def full(text: str, *, file: Any = None, **_options: object) -> None:
+        if file is None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        file.write(text)
+
+    monkeypatch.setattr("grovekeeper_client.cli.output.print", full, raising=False)
+    result = run("train", "census", "-a", "mrf", "-e", "1", *options)
+    assert result.exit_code == ExitCode.FAILED
+    assert (
+        "accepted; follow it with: grovekeeper jobs show jb_1 --wait" in result.stderr
+    )
+    assert "the output cannot be written: No space left" in result.stderr
+    assert "not done" not in result.stderr
 
 
 @pytest.mark.parametrize("typed", [["run", "md_1"], ["best", "md_1", "md_2"]])

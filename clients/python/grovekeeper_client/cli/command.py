@@ -22,7 +22,7 @@ import typer
 from typer.core import TyperGroup
 
 from grovekeeper_client.cli import problems
-from grovekeeper_client.cli.output import Output, key_in_words
+from grovekeeper_client.cli.output import Output, Unwritten, key_in_words
 from grovekeeper_client.cli.problems import ExitCode, of_problem
 from grovekeeper_client.errors import ApiProblem, NoKey, SecretForId, Unreachable
 from grovekeeper_client.settings import key_of, read_key, source_of_key, url_of
@@ -167,7 +167,8 @@ class Remote(Plain):
         file = self.key_file
         if file is None:
             return key_of(os.environ)
-        return read_key(file, f"the key file {file}")
+        # not shown: a key may have been typed in its place
+        return read_key(file, "the file that --key-file names")
 
     def ask(self, request: Callable[[Client], Any], *, as_json: Any = None) -> Any:
         """Sends one request; with ``--json`` prints the answer and ends the command,
@@ -357,6 +358,12 @@ def reported(output: Output) -> Iterator[None]:
         raise typer.Exit(ExitCode.WRONG_USE) from error
     except BrokenPipeError:
         raise  # the reader of the output has ended; typer ends quietly
+    except Unwritten as error:
+        output.complain(
+            f"the output cannot be written: {error.strerror}; before you repeat a command that changes something, "
+            "look whether it was done"
+        )
+        raise typer.Exit(ExitCode.FAILED) from error
     except OSError as error:
         sentence = ": ".join(
             str(part) for part in (error.filename, error.strerror) if part

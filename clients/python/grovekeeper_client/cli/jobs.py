@@ -2,7 +2,8 @@
 commands that ask for them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from fractions import Fraction
 
 import typer
@@ -16,9 +17,9 @@ from grovekeeper_client.cli.command import (
     one_attempt,
     option,
 )
-from grovekeeper_client.cli.output import GIVEN_EARLIER, Output, amount
+from grovekeeper_client.cli.output import GIVEN_EARLIER, Output, Unwritten, amount
 from grovekeeper_client.cli.problems import ExitCode
-from grovekeeper_client.errors import FINISHED, unfinished
+from grovekeeper_client.errors import FINISHED, Unreachable, unfinished
 from grovekeeper_common import scope_words
 from grovekeeper_common.job_words import HOLDS, REASONS
 from grovekeeper_common.json_types import JsonMapping, JsonObject
@@ -76,12 +77,10 @@ def show(
     with call.client() as client:
         job = client.job(job_id)
         if waiting.wait:
-            finish(
-                output,
-                job
-                if job["state"] in FINISHED
-                else follow(client, job_id, output, waiting),
-            )
+            with _named(output, job_id):
+                if job["state"] not in FINISHED:
+                    job = follow(client, job_id, output, waiting)
+                finish(output, job)
             return
     output.answer(job)
     output.facts(
@@ -146,24 +145,41 @@ def submit(
     """
     with one_attempt(output, attempt) as key:
         accepted = send(idempotency_key=key)
+    job_id = accepted["job_id"]
     also = accepted["unlabelled"]
     second = (
         ""
         if also is None
         else f", and {amount(also['price'])} on {also['dataset_name']}"
     )
-    output.say(
-        f"accepted as job {accepted['job_id']}, which reserved {amount(accepted['price'])}{second}"
-    )
-    if accepted["state"] == "waiting":
+    with _named(output, job_id):
         output.say(
-            "the job waits for the approval of an owner other than you, for at most a week"
+            f"accepted as job {job_id}, which reserved {amount(accepted['price'])}{second}"
         )
-    if waiting.wait:
-        finish(output, follow(client, accepted["job_id"], output, waiting), show=show)
-        return
-    output.answer(accepted)
-    output.hint(f"grovekeeper jobs show {accepted['job_id']} --wait")
+        if accepted["state"] == "waiting":
+            output.say(
+                "the job waits for the approval of an owner other than you, for at most a week"
+            )
+        if waiting.wait:
+            finish(output, follow(client, job_id, output, waiting), show=show)
+            return
+        output.answer(accepted)
+        output.hint(f"grovekeeper jobs show {job_id} --wait")
+
+
+@contextmanager
+def _named(output: Output, job_id: str) -> Iterator[None]:
+    """Names a job on stderr if the command ends before it has told the job's end: who
+    repeated the command would pay again.
+    """
+    try:
+        yield
+    except (KeyboardInterrupt, Unreachable, Unwritten) as error:
+        fate = "was accepted" if isinstance(error, Unwritten) else "goes on"
+        output.complain(
+            f"the job {fate}; follow it with: grovekeeper jobs show {job_id} --wait"
+        )
+        raise
 
 
 def follow(client: Client, job_id: str, output: Output, waiting: Waiting) -> JsonObject:
@@ -175,14 +191,8 @@ def follow(client: Client, job_id: str, output: Output, waiting: Waiting) -> Jso
     """
     from grovekeeper_client.cli import tables  # loads rich
 
-    try:
-        with tables.progress_of_job(hidden=output.as_json) as show:
-            return client.wait_for_job(job_id, timeout=waiting.timeout, on_change=show)
-    except KeyboardInterrupt:
-        output.complain(
-            f"the job goes on; follow it with: grovekeeper jobs show {job_id} --wait"
-        )
-        raise
+    with tables.progress_of_job(hidden=output.as_json) as show:
+        return client.wait_for_job(job_id, timeout=waiting.timeout, on_change=show)
 
 
 def finish(

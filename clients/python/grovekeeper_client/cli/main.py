@@ -8,6 +8,7 @@ verifier (0.05 s each) in their functions.
 
 import importlib
 import io
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pkgutil import resolve_name
@@ -282,8 +283,12 @@ def run(assembled: Callable[[], object]) -> None:
 
     On a terminal that cannot show ε, it prints a question mark and continues. A file or
     a pipe gets UTF-8, whatever the terminal shows: a question mark there would change a
-    declaration or an export.
+    declaration or an export. A stream that the caller closed is an empty one.
     """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            setattr(sys, name, os.fdopen(nowhere, mode, encoding="utf-8"))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             if stream.isatty():

@@ -6,7 +6,6 @@ written is lost for good.
 """
 
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import FileIO
@@ -106,7 +105,6 @@ def hand_over(
         output.answer(answer | {member: None, "file": str(stream.name)})
         output.say(f"{saved}; give the file to its owner, and nobody else")
     except OSError as error:
-        _drop_stdout()
         output.complain(
             f"done: {saved}; the answer could not be printed: {error.strerror}"
         )
@@ -135,18 +133,7 @@ def _not_written(
     """Says on stderr that the call has succeeded and its secret was not handed over;
     gives the end of the command.
     """
-    _drop_stdout()
     output.complain(
         f"done, but the secret of {made_id} could not be written: {error.strerror}; {remedy}"
     )
     return typer.Exit(ExitCode.SECRET_NOT_WRITTEN)
-
-
-def _drop_stdout() -> None:
-    """Sends what stdout still holds nowhere: to write it again at the end would fail
-    and change the exit code.
-    """
-    if sys.stdout is sys.__stdout__:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, 1)
-        os.close(nowhere)

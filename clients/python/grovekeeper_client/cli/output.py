@@ -6,8 +6,10 @@ are printed unchanged, never as markup.
 """
 
 import json
+import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from fractions import Fraction
 from typing import Any
 
@@ -43,7 +45,8 @@ NOTHING_TOLD = "not told: the noise outweighs the counts"
 
 SIMILAR_UNITS = (
     "stored units differ from this one by leading zeros, case, the spelling of a number (17 and 17.0) or a "
-    "spreadsheet's signs of a text (=\"17\") alone, and were not erased; if they are the same person, erase each by its own value"
+    'spreadsheet\'s signs of a text (="17") alone, and were not erased; if they are the same person, erase each by its '
+    "own value"
 )
 
 _CHANGES = {
@@ -51,6 +54,27 @@ _CHANGES = {
     "add_remove": "added or removed",
     "replace_one": "replaced",
 }
+
+
+class Unwritten(OSError):
+    """Standard output takes no more, such as a file on a full disk. What the service
+    has done is done.
+    """
+
+
+@contextmanager
+def _written() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        # what is left in the stream would fail again at the end of the process
+        if sys.stdout is sys.__stdout__:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, 1)
+            os.close(nowhere)
+        if isinstance(error, BrokenPipeError):
+            raise
+        raise Unwritten(error.errno, error.strerror) from error
 
 
 class Output:
@@ -62,7 +86,8 @@ class Output:
     def json(self, value: object) -> None:
         """Prints a value as JSON, with ``--json`` only."""
         if self.as_json:
-            print(json.dumps(value, indent=2), flush=True)
+            with _written():
+                print(json.dumps(value, indent=2), flush=True)
 
     def answer(self, value: object) -> None:
         """Prints an answer as JSON and ends the command, with ``--json`` only; what
@@ -75,7 +100,8 @@ class Output:
     def say(self, text: str = "") -> None:
         """Prints a line, unless the output is JSON."""
         if not self.as_json:
-            print(text, flush=True)
+            with _written():
+                print(text, flush=True)
 
     def hint(self, *commands: str) -> None:
         """Prints the next commands."""
@@ -114,7 +140,8 @@ class Output:
         # rich takes 0.05 s of CPU, which ``--json`` need not spend
         from grovekeeper_client.cli import tables
 
-        tables.print_table(columns, rows, empty=empty, indent=indent)
+        with _written():
+            tables.print_table(columns, rows, empty=empty, indent=indent)
 
     def adds(self, guarantee: JsonMapping) -> None:
         """Prints in one line what a release adds, where the caller may know it."""
