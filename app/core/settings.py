@@ -62,13 +62,16 @@ class Setting:
 
 
 def _read_path(text: str) -> Path:
-    return Path(text).expanduser().absolute()
+    try:
+        return Path(text).expanduser().absolute()
+    except RuntimeError as error:  # neither HOME nor an entry in passwd
+        raise ValueError("this account has no home folder") from error
 
 
 def _default_home() -> Path:
     try:
         return _read_path("~/.grovekeeper")
-    except RuntimeError:  # neither HOME nor an entry in passwd
+    except ValueError:
         raise InstallationError(
             f"this account has no home folder: set {PREFIX}HOME"
         ) from None
@@ -525,12 +528,23 @@ def unknown_variables(environ: Mapping[str, str]) -> list[str]:
     )
 
 
+_QUOTES = "\"'"
+_TOLERANT = (int, float, str.strip, _read_roles)
+"""Readers that do not mind blanks around a value."""
+
+
 def _read(setting: Setting, environ: Mapping[str, str]) -> object | None:
     text = environ.get(setting.variable) or None
     if setting.secret:
-        text = _read_secret(setting, environ, text=text)
+        text = _read_secret(setting, environ, text=(text or "").strip() or None)
     if text is None:
         return None
+    # Kept, they would name another folder, and so a new installation.
+    if text[0] in _QUOTES or (setting.read not in _TOLERANT and text != text.strip()):
+        raise InstallationError(
+            f"{setting.variable} has quotes, blanks or a line end around its value: `docker run --env-file` and files "
+            "of Windows keep them"
+        )
     try:
         return setting.read(text)
     except ValueError:
@@ -560,8 +574,8 @@ def _read_secret(
     if text is not None:
         raise InstallationError(f"set {setting.variable} or {file_variable}, not both")
     try:
-        content = Path(path).read_text(encoding="utf-8-sig").strip()
-    except (OSError, UnicodeDecodeError):
+        content = _read_path(path).read_text(encoding="utf-8-sig").strip()
+    except (OSError, ValueError):  # not there, not UTF-8
         raise InstallationError(
             f"the file that {file_variable} names cannot be read"
         ) from None
@@ -597,7 +611,8 @@ Generated from `app/core/settings.py` by `python -m app.core.settings > docs/set
 
 Every setting is an environment variable. A command-line flag of the same name takes precedence (`--port` over
 `GROVEKEEPER_PORT`). An empty variable counts as unset; a variable that is no setting sets nothing, and a start names
-it. A secret can also be read from a file: append `_FILE` to the variable's name and set it to the file's name
+it. Quotes and blanks around a value, which `docker run --env-file` keeps, are refused. A secret can also be read from
+a file: append `_FILE` to the variable's name and set it to the file's name
 (`GROVEKEEPER_ADMIN_KEY_FILE=/run/secrets/admin_key`). `--database-url` and `--migration-url` take no password, because
 every account of the machine can read the command lines of running processes.
 

@@ -67,6 +67,21 @@ def test_settings_are_read_from_variables_flags_and_files(tmp_path: Path) -> Non
     assert settings.database_url == f"sqlite:///{tmp_path}/grovekeeper.sqlite3"
 
 
+def test_a_secret_of_a_variable_is_read_as_that_of_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "address").write_text("sqlite:////srv/grove.db\r\n")
+    for environ in (
+        {"GROVEKEEPER_DATABASE_URL": "sqlite:////srv/grove.db\r\n"},
+        {"GROVEKEEPER_DATABASE_URL_FILE": "~/address"},
+    ):
+        settings = Settings.from_environment(environ)
+        assert settings.database_url == "sqlite:////srv/grove.db"
+    with pytest.raises(InstallationError):
+        Settings.from_environment({"GROVEKEEPER_HOME": "~nobody-of-this-name/grove"})
+
+
 def test_the_command_line_and_the_client_read_the_same_address_and_key(
     tmp_path: Path,
 ) -> None:
@@ -118,6 +133,13 @@ def test_only_secrets_are_read_from_a_file(tmp_path: Path) -> None:
         {"GROVEKEEPER_ADMIN_KEY": "SECRET", "GROVEKEEPER_ADMIN_KEY_FILE": "/nowhere"},
         {"GROVEKEEPER_ADMIN_KEY_FILE": "/nowhere/at/all"},
         {"GROVEKEEPER_ADMIN_KEY_FILE": "/dev/null"},
+        {"GROVEKEEPER_HOME": '"/srv/grove"'},
+        {"GROVEKEEPER_HOME": "/srv/grove\r"},
+        {"GROVEKEEPER_CHECKPOINT_DIR": " /srv/heads"},
+        {"GROVEKEEPER_DATABASE_URL": "'sqlite:////srv/grove.db'"},
+        {"GROVEKEEPER_OIDC_AUDIENCE": "grove\r"},
+        {"GROVEKEEPER_PATH_PREFIX": "/a\n"},
+        {"GROVEKEEPER_PORT": '"8731"'},
     ],
 )
 def test_an_invalid_value_is_refused_by_name_and_not_shown(
@@ -208,7 +230,7 @@ def test_a_path_prefix_is_one_or_more_names(prefix: str) -> None:
     "prefix",
     [
         "/", "grovekeeper", "/grovekeeper/", "//grovekeeper", "/a//b", "/a b", "/a%20b", "/ä", '/"', "/<a>", "/a?b",
-        "/a#b", "/a\\b", "/a\n", "/\na", "/.", "/..", "/a/../b", "/a/.", "https://host/a", "/" + "a" * 200,
+        "/a#b", "/a\\b", "/\na", "/.", "/..", "/a/../b", "/a/.", "https://host/a", "/" + "a" * 200,
     ],
 )  # fmt: skip
 def test_a_path_prefix_that_is_no_path_is_refused_with_its_form(prefix: str) -> None:
