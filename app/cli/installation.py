@@ -6,6 +6,7 @@ Each command imports the server's modules in its function, which spares other co
 """
 
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -21,6 +22,7 @@ import typer
 from app.cli.command import Group, command
 from app.core import processes
 from app.core.errors import InstallationError
+from app.core.logging import JsonFormatter
 from app.core.memory import without_collection
 from app.core.processes import provider_environment, scrubbed_environment
 from app.core.settings import PREFIX, SETTINGS, Settings, unknown_variables
@@ -93,6 +95,9 @@ class HomeOptions(Plain):
         home = None if self.home is None else self.home.expanduser().absolute()
         level = None if self.log_level is None else self.log_level.upper()
         _warn_of_unknown_variables()
+        if logging.lastResort is not None:
+            # of commands that write no log; a traceback quotes statements
+            logging.lastResort.setFormatter(JsonFormatter())
         return Settings.from_environment(
             os.environ,
             home=home,

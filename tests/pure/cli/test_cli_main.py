@@ -4,6 +4,7 @@ output in any locale.
 
 import inspect
 import io
+import json
 import os
 import subprocess
 import sys
@@ -159,6 +160,23 @@ def test_every_command_has_help_and_takes_json(name: str) -> None:
     shown = runner.invoke(app, [name, "--help"], env={"COLUMNS": "120"})
     assert shown.exit_code == 0
     assert "--json" in shown.stdout or "COMMAND" in shown.stdout
+
+
+def test_a_database_that_does_not_answer_is_no_traceback(tmp_path: Path) -> None:
+    environ = os.environ | {
+        "GROVEKEEPER_HOME": str(tmp_path),
+        "GROVEKEEPER_DATABASE_URL": "postgresql://u:p@127.0.0.1:1/db",
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "app.cli", "db", "status"],
+        capture_output=True,
+        check=False,
+        env=environ,
+        text=True,
+    )
+    logged, said = done.stderr.splitlines()
+    assert json.loads(logged)["message"] == said.removeprefix("not done: ")
+    assert done.returncode == ExitCode.FAILED
 
 
 def test_a_terminal_without_greek_letters_is_no_failure() -> None:
