@@ -77,7 +77,7 @@ class _Seats:
         rounds: begin the requests on all of them.
     """
 
-    rounds: Rounds = field(default_factory=Rounds)
+    rounds: Rounds
     _without_key: "dict[BoundedHttp, None]" = field(default_factory=dict)
     _of_keys: "dict[BoundedHttp, str]" = field(default_factory=dict)
     _n_of_keys: Counter[str] = field(default_factory=Counter)
@@ -151,7 +151,6 @@ class BoundedHttp(HttpToolsProtocol):
     ) -> None:
         super().__init__(*arguments, **options)
         self._at_once = at_once
-        self._key_of = key_of
         self._held: tuple[RequestResponseCycle, Prediction] | None = None
         self._hold_ends_s = 0.0
         self._hold: TimerHandle | None = None
@@ -164,7 +163,7 @@ class BoundedHttp(HttpToolsProtocol):
         self._client = Client()
         self._refusal = _UNREADABLE
         self._key_id: str | None = None
-        self._seats = _SEATS.setdefault(self.server_state, _Seats())
+        self._seats = _SEATS.setdefault(self.server_state, _Seats(Rounds(key_of)))
 
     @property
     def key_id(self) -> str | None:
@@ -209,7 +208,9 @@ class BoundedHttp(HttpToolsProtocol):
             cycle, addressed = self._held
             if not cycle.more_body or len(cycle.body) > limits.MAX_BYTES_AT_ONCE:
                 self._held = None
-                self._begin(cycle, partial(self._answered_at_once, cycle, addressed))
+                self._seats.rounds.begin(
+                    cycle.scope, partial(self._answered_at_once, cycle, addressed)
+                )
         if self._waits_for_client():
             self._start_deadline()
 
@@ -251,11 +252,6 @@ class BoundedHttp(HttpToolsProtocol):
                 head.append(b"%s: %s\r\n" % (name, value))
         head.append(b"connection: close\r\n\r\n")
         return b"".join(head)
-
-    def _begin(self, cycle: RequestResponseCycle, start: Callable[[], bool]) -> None:
-        """Begins a request when the turn of its key comes."""
-        scope: Any = cycle.scope
-        self._seats.rounds.begin(partial(self._key_of, scope), start)
 
     def _answered_at_once(
         self, cycle: RequestResponseCycle, addressed: Prediction
@@ -304,7 +300,7 @@ class BoundedHttp(HttpToolsProtocol):
         else:
             cycle, _ = self._held
             self._held = None
-            self._begin(cycle, partial(self._has_task, cycle))
+            self._seats.rounds.begin(cycle.scope, partial(self._has_task, cycle))
 
     def on_message_complete(self) -> None:
         # The parser took a request without a body; the next one reads the same head.
@@ -439,7 +435,7 @@ class BoundedHttp(HttpToolsProtocol):
         if waits_for_body and self._at_once is not None:
             addressed = prediction_of(scope)
         if addressed is None:
-            self._begin(cycle, partial(self._has_task, cycle))
+            self._seats.rounds.begin(cycle.scope, partial(self._has_task, cycle))
             return
         self._held = cycle, addressed
         self._hold_ends_s = self.loop.time() + limits.BODY_AFTER_HEAD_S

@@ -7,6 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from app.core import limits
 
@@ -20,8 +21,12 @@ class Rounds:
     in it is bounded, so a request waits, in each of its rounds, for one request of each
     other key, and not for all that arrived at once. While new connections are accepted,
     one in a round, requests without a known key wait: a key may be among those behind.
+
+    Args:
+        _key_of: returns the key whose turns a request takes, by its scope.
     """
 
+    _key_of: Callable[[Any], str | None]
     _round_s: float = limits.ROUND_S
     _waiting: dict[str | None, deque[Callable[[], bool]]] = field(default_factory=dict)
     _is_full: bool = False
@@ -34,18 +39,16 @@ class Rounds:
         self._accepts = True
         self._look_again()
 
-    def begin(
-        self, key_of: Callable[[], str | None], start: Callable[[], bool]
-    ) -> None:
+    def begin(self, scope: Any, start: Callable[[], bool]) -> None:
         """Begin a request now, or in one of the next rounds.
 
         Args:
-            key_of: returns the key whose turns the request takes.
+            scope: of the request.
             start: begins the request, and returns whether its task goes on in the next
                 round.
         """
         if self._is_full or self._accepts:
-            self._waiting.setdefault(key_of(), deque()).append(start)
+            self._waiting.setdefault(self._key_of(scope), deque()).append(start)
             self._look_again()
             return
         # To know the next round takes a round, which costs a tenth of a prediction: so

@@ -585,7 +585,7 @@ def _output(
     """The head of an output and its values: texts of classes, or numbers."""
     # classes travel as texts, numbers as they are
     if name == LABEL and predicted.classes:
-        labels = predicted.labels
+        labels = [predicted.classes[code] for code in predicted.codes.tolist()]
         return {"name": name, "datatype": "BYTES", "shape": [len(labels)]}, labels
     numbers: NDArray[Any] | None = predicted.probabilities
     if name == LABEL:

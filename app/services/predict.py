@@ -132,14 +132,6 @@ class Predicted(msgspec.Struct, frozen=True):
     probabilities: Float64Array | None
     changed: ChangedCells
 
-    @property
-    def labels(self) -> list[Any]:
-        """One class or one number per row."""
-        values: list[Any] = self.codes.tolist()
-        if self.probabilities is None:
-            return values
-        return [self.classes[code] for code in values]
-
     def answer(self, form: PredictionForm, *, model_id: str, counts: bool) -> bytes:
         """The body of an answer of a model."""
         if form is PredictionForm.ARROW:
@@ -152,11 +144,12 @@ class Predicted(msgspec.Struct, frozen=True):
                 self.codes, self.classes, self.probabilities, metadata=metadata
             )
         changed = self.changed if counts else None
-        shares = []
+        labels, shares = self.codes.tolist(), []
         if self.probabilities is not None:
+            labels = [self.classes[code] for code in labels]
             shares = self.probabilities.tolist()
         return _encoder.encode(
-            JsonPredictions(model_id, self.classes, self.labels, shares, changed)
+            JsonPredictions(model_id, self.classes, labels, shares, changed)
         )
 
 

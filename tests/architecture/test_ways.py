@@ -21,8 +21,8 @@ from tests.support.sources import sources
 FUNCTIONS = {
     "POST /train": 281,
     "GET /ledger/{id}": 155,
-    "POST /models/{id}/predict, warm": 68,
-    "POST /models/{id}/predict, cold": 223,
+    "POST /models/{id}/predict, warm": 66,
+    "POST /models/{id}/predict, cold": 220,
     "POST /models/{id}/evaluations": 272,
     "a job": 533,
 }
@@ -33,8 +33,8 @@ for a job, the child.
 TOKENS = {
     "POST /train": 23_000,
     "GET /ledger/{id}": 10_510,
-    "POST /models/{id}/predict, warm": 6_070,
-    "POST /models/{id}/predict, cold": 19_420,
+    "POST /models/{id}/predict, warm": 6_000,
+    "POST /models/{id}/predict, cold": 19_270,
     "POST /models/{id}/evaluations": 21_200,
     "a job": 43_240,
 }

@@ -42,12 +42,12 @@ class Server:
     def __init__(
         self, *, has_task: bool = True, round_s: float = limits.ROUND_S
     ) -> None:
-        self.rounds = Rounds(round_s)
+        self.rounds = Rounds(lambda key: key, round_s)
         self.began: list[str] = []
         self._has_task = has_task
 
     def send(self, name: str, key: str | None) -> None:
-        self.rounds.begin(lambda: key, lambda: self._begin(name))
+        self.rounds.begin(key, lambda: self._begin(name))
 
     def _begin(self, name: str) -> bool:
         self.began.append(name)
