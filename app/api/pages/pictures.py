@@ -2,7 +2,7 @@
 beside it do not say.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from decimal import ROUND_CEILING, Decimal
 from math import ceil
 
@@ -52,19 +52,14 @@ def budget_bar(account: JsonMapping, label: str, requested: str = "0") -> Markup
             parts.append(_part_of_bar(kind, start / whole, amount / whole))
         start += amount
     if total > cap:
-        tick = Markup('<line class="cap" x1="{x}%" x2="{x}%" y1="0" y2="100%"/>')
-        parts.append(tick.format(x=_number(100 * cap / whole)))
-    return Markup(
-        '<svg class="bar{over}" role="img" aria-label="{label}">{parts}</svg>'
-    ).format(
+        tick = '<line class="cap" x1="{x}%" x2="{x}%" y1="0" y2="100%"/>'
+        parts.append(_svg(tick, x=100 * cap / whole))
+    return _svg(
+        '<svg class="bar{over}" role="img" aria-label="{label}">{parts}</svg>',
         over=" over" if total > cap else "",
         label=label,
-        parts=_joined(parts),
+        parts=parts,
     )
-
-
-def _joined(parts: Iterable[Markup]) -> Markup:
-    return Markup("").join(parts)
 
 
 def _part_of_bar(kind: str, start: Decimal, share: Decimal) -> Markup:
@@ -72,19 +67,22 @@ def _part_of_bar(kind: str, start: Decimal, share: Decimal) -> Markup:
     ``icons.html``.
     """
     hatched = Markup(' fill="url(#hatch)"') if kind == "reserved" else ""
-    return Markup('<rect class="{}" x="{}%" width="{}%" height="100%"{}/>').format(
+    return _svg(
+        '<rect class="{}" x="{}%" width="{}%" height="100%"{}/>',
         kind,
-        _number(100 * start),
-        _number(max(100 * share, _NARROWEST)),
+        100 * start,
+        max(100 * share, _NARROWEST),
         hatched,
     )
 
 
 def meter(share: float, label: str) -> Markup:
     """Draw a share of a whole as a bar."""
-    return Markup(
-        '<svg class="meter grey" role="img" aria-label="{}"><rect width="{}%" height="100%"/></svg>'
-    ).format(label, _number(Decimal(100 * share)))
+    return _svg(
+        '<svg class="meter grey" role="img" aria-label="{}"><rect width="{}%" height="100%"/></svg>',
+        label,
+        Decimal(100 * share),
+    )
 
 
 def spend(spent: Spend, balance: JsonMapping, now: str) -> Markup | None:
@@ -117,54 +115,51 @@ def spend(spent: Spend, balance: JsonMapping, now: str) -> Markup | None:
         level, since = total, at
     parts += _stair(since, Decimal(1), level / whole, level / whole)
     if reserved:
-        hatched = Markup(
-            '<rect x="98.4%" y="{}" width="1.6%" height="{}" fill="url(#hatch)"/>'
-        )
+        hatched = '<rect x="98.4%" y="{}" width="1.6%" height="{}" fill="url(#hatch)"/>'
         top = _height((level + reserved) / whole)
-        parts.append(
-            hatched.format(_number(top), _number(_height(level / whole) - top))
-        )
+        parts.append(_svg(hatched, top, _height(level / whole) - top))
     marks = [Decimal(0), cap / 2, cap]
     symbol = SYMBOLS[balance["unit"]]
     texts = ["0", words.plain(cap / 2), f"{balance['cap']} {symbol}"]
-    scale = Markup('<text x="0" y="{}">{}</text>')
+    scale = '<text x="0" y="{}">{}</text>'
     lines, axis = [], []
     for kind, mark, text in zip(("axis", "grid", "cap"), marks, texts, strict=True):
         share = mark / whole
         lines.append(_level(kind, share))
-        axis.append(scale.format(_number(_height(share) + 4), text))
-    return Markup(
+        axis.append(_svg(scale, _height(share) + 4, text))
+    return _svg(
         '<div class="chart"><svg class="plot" height="{h}" aria-hidden="true">{axis}</svg>'
-        '<svg class="plot" height="{h}" role="group" aria-label="{label}">{lines}{parts}{dots}{times}</svg></div>'
-    ).format(
+        '<svg class="plot" height="{h}" role="group" aria-label="{label}">{lines}{parts}{dots}{times}</svg></div>',
         h=_PLOT_HEIGHT + 24,
-        axis=_joined(axis),
+        axis=axis,
         label=f"{len(steps)} charges, oldest first; each is a link to its entry",
-        lines=_joined(lines),
-        parts=_joined(parts),
-        dots=_joined(dots),
+        lines=lines,
+        parts=parts,
+        dots=dots,
         times=_times(steps[0].at, now),
     )
 
 
 def _stair(start: Decimal, end: Decimal, level: Decimal, then: Decimal) -> list[Markup]:
     """A level from one time to another, the area below it, and the step at its end."""
-    y = _number(_height(level))
-    place = {"x": _number(100 * start), "to": _number(100 * end)}
+    y = _height(level)
+    place = {"x": 100 * start, "to": 100 * end}
     return [
-        Markup(
-            '<rect class="softer" x="{x}%" y="{y}" width="{w}%" height="{h}"/>'
-        ).format(
+        _svg(
+            '<rect class="softer" x="{x}%" y="{y}" width="{w}%" height="{h}"/>',
             y=y,
-            w=_number(100 * (end - start)),
-            h=_number(_PLOT_HEIGHT - _height(level)),
+            w=100 * (end - start),
+            h=_PLOT_HEIGHT - _height(level),
             **place,
         ),
-        Markup('<line class="line" x1="{x}%" x2="{to}%" y1="{y}" y2="{y}"/>').format(
-            y=y, **place
+        _svg(
+            '<line class="line" x1="{x}%" x2="{to}%" y1="{y}" y2="{y}"/>', y=y, **place
         ),
-        Markup('<line class="line" x1="{to}%" x2="{to}%" y1="{y}" y2="{z}"/>').format(
-            y=y, z=_number(_height(then)), **place
+        _svg(
+            '<line class="line" x1="{to}%" x2="{to}%" y1="{y}" y2="{z}"/>',
+            y=y,
+            z=_height(then),
+            **place,
         ),
     ]
 
@@ -175,29 +170,31 @@ def _charge_dot(
     symbol = SYMBOLS[balance["unit"]]
     who, minute = words.who(charge.by, charge.by_name), words.minute(charge.at)
     mechanism = charge.job_id or charge.description
-    return Markup(
+    return _svg(
         '<a href="{link}" aria-label="{text}" data-words="{text}"><title>{text}</title>'
-        '<circle class="hit" cx="{x}%" cy="{y}" r="10"/><circle class="dot" cx="{x}%" cy="{y}" r="4"/></a>'
-    ).format(
+        '<circle class="hit" cx="{x}%" cy="{y}" r="10"/><circle class="dot" cx="{x}%" cy="{y}" r="4"/></a>',
         link=f"{base()}/ui/ledger/{balance['account']}/entries/{charge.sequence}",
         text=f"{charge.amount} {symbol} charged, {charge.total} {symbol} in all: {mechanism}, {who}, {minute}",
-        x=_number(100 * at),
-        y=_number(_height(level)),
+        x=100 * at,
+        y=_height(level),
     )
 
 
 def _level(kind: str, share: Decimal) -> Markup:
     """A line across the plot, at a share of its height."""
-    line = Markup('<line class="{}" x1="0" x2="100%" y1="{y}" y2="{y}"/>')
-    return line.format(kind, y=_number(_height(share)))
+    line = '<line class="{}" x1="0" x2="100%" y1="{y}" y2="{y}"/>'
+    return _svg(line, kind, y=_height(share))
 
 
 def _times(first: str, last: str) -> Markup:
     """The ends of the axis of time: days, or hours of one day."""
     named = words.minute if first[:10] == last[:10] else words.day
-    return Markup(
-        '<text x="0" y="{y}">{}</text><text class="end" x="100%" y="{y}">{}</text>'
-    ).format(named(first), named(last), y=_PLOT_HEIGHT + 18)
+    return _svg(
+        '<text x="0" y="{y}">{}</text><text class="end" x="100%" y="{y}">{}</text>',
+        named(first),
+        named(last),
+        y=_PLOT_HEIGHT + 18,
+    )
 
 
 def _height(share: Decimal) -> Decimal:
@@ -213,11 +210,11 @@ def accuracy(accuracy: AccuracyOut, majority: MajorityOut | None) -> Markup:
         ("wide", accuracy.population_interval.low, accuracy.population_interval.high),
         ("interval", accuracy.interval.low, accuracy.interval.high),
     ]
-    bar = Markup('<rect class="{}" x="{}" y="8" width="{}" height="16"/>')
+    bar = '<rect class="{}" x="{}" y="8" width="{}" height="16"/>'
     bars = []
     for kind, low, high in ends:
         width = max(_across(high) - _across(low), Decimal(1))
-        bars.append(bar.format(kind, _number(_across(low)), _number(width)))
+        bars.append(_svg(bar, kind, _across(low), width))
     mark = words = ""
     if majority is not None:
         mark = _vertical("cap", _across(majority.share), 2, 30)
@@ -226,14 +223,13 @@ def accuracy(accuracy: AccuracyOut, majority: MajorityOut | None) -> Markup:
     if accuracy.estimate is not None:
         dot = _vertical("estimate", _across(accuracy.estimate), 4, 28)
         estimate = share_in_words(accuracy.estimate)
-    return Markup(
+    return _svg(
         '<svg class="plot accuracy" viewBox="0 0 {w} 32" preserveAspectRatio="none" role="img" aria-label="{label}">'
-        '<rect class="empty" y="12" width="{w}" height="8"/>{bars}{mark}{dot}</svg>'
-    ).format(
+        '<rect class="empty" y="12" width="{w}" height="8"/>{bars}{mark}{dot}</svg>',
         w=_WIDTH,
         label=f"Accuracy {estimate}, between {share_in_words(accuracy.interval.low)} and "
         f"{share_in_words(accuracy.interval.high)}{words}",
-        bars=_joined(bars),
+        bars=bars,
         mark=mark,
         dot=dot,
     )
@@ -251,11 +247,12 @@ def roc(histogram: Sequence[Sequence[float]]) -> Markup:
         mistaken, detected = mistaken + wrong, detected + right
         x, y = mistaken / n_first * 200, detected / n_second * 200
         points.append(f"{x:.1f},{200 - y:.1f}")
-    return Markup(
+    return _svg(
         '<svg class="roc" viewBox="-2 -2 204 204" role="img" aria-label="ROC curve from noisy counts">'
         '<rect class="frame" width="200" height="200"/><line class="axis" x1="0" y1="200" x2="200" y2="0"/>'
-        '<polyline class="curve" points="{}"/></svg>'
-    ).format(" ".join(points))
+        '<polyline class="curve" points="{}"/></svg>',
+        " ".join(points),
+    )
 
 
 def estimate(
@@ -282,24 +279,24 @@ def estimate(
     start, value, stop = number
     low, high = place(start), place(stop)
     parts = [
-        Markup('<line class="whisker" x1="{}" x2="{}" y1="10" y2="10"/>').format(
-            _number(low), _number(high)
-        ),
+        _svg('<line class="whisker" x1="{}" x2="{}" y1="10" y2="10"/>', low, high),
         _vertical("whisker", low, 5, 15),
         _vertical("whisker", high, 5, 15),
     ]
     if value is not None and from_zero:
         zero, end = place(0.0), place(value)
-        amount = Markup('<rect class="amount" x="{}" y="1" width="{}" height="18"/>')
-        width = _number(abs(end - zero))
-        parts.insert(0, amount.format(_number(min(zero, end)), width))
+        amount = '<rect class="amount" x="{}" y="1" width="{}" height="18"/>'
+        width = abs(end - zero)
+        parts.insert(0, _svg(amount, min(zero, end), width))
         parts.append(_vertical("axis", zero, 0, 20))
     elif value is not None:
         parts.append(_vertical("estimate", place(value), 3, 17))
-    return Markup(
+    return _svg(
         '<svg class="plot interval-row" viewBox="-2 0 604 20" preserveAspectRatio="none" role="img"'
-        ' aria-label="{label}">{parts}</svg>'
-    ).format(label=label, parts=_joined(parts))
+        ' aria-label="{label}">{parts}</svg>',
+        label=label,
+        parts=parts,
+    )
 
 
 def _across(share: float) -> Decimal:
@@ -307,8 +304,8 @@ def _across(share: float) -> Decimal:
 
 
 def _vertical(kind: str, x: Decimal, top: int, bottom: int) -> Markup:
-    return Markup('<line class="{}" x1="{x}" x2="{x}" y1="{}" y2="{}"/>').format(
-        kind, top, bottom, x=_number(x)
+    return _svg(
+        '<line class="{}" x1="{x}" x2="{x}" y1="{}" y2="{}"/>', kind, top, bottom, x=x
     )
 
 
@@ -317,28 +314,23 @@ def odds_scale(chances: Collection[str]) -> Markup:
     chance, open dots at the others, and marks at ε = 0.1, 1 and 3.
     """
     percent = ", ".join(map(odds_words.percent, chances))
-    mark = Markup(
-        '<line class="axis" x1="{x}%" x2="{x}%" y1="4" y2="12"/><text class="middle" x="{x}%" y="28">ε = {e}</text>'
-    )
+    mark = '<line class="axis" x1="{x}%" x2="{x}%" y1="4" y2="12"/><text class="middle" x="{x}%" y="28">ε = {e}</text>'
     # the odds are 1 / (1 + exp(−ε))
     odds_of_epsilon = (("0.1", "0.525"), ("1", "0.7311"), ("3", "0.9526"))
-    marks = _joined(
-        mark.format(x=_place(odds), e=epsilon) for epsilon, odds in odds_of_epsilon
-    )
-    dot = Markup('<circle class="{}" cx="{}%" cy="8" r="5"/>')
+    marks = [_svg(mark, x=_place(odds), e=epsilon) for epsilon, odds in odds_of_epsilon]
+    dot = '<circle class="{}" cx="{}%" cy="8" r="5"/>'
     kinds = ["dot", *["open"] * (len(chances) - 1)]
     dots = [
-        dot.format(kind, _place(chance))
+        _svg(dot, kind, _place(chance))
         for kind, chance in zip(kinds, chances, strict=True)
     ]
-    return Markup(
+    return _svg(
         '<svg class="plot" height="34" role="img" aria-label="{label}">'
-        '<line class="axis" x1="0" x2="100%" y1="8" y2="8"/>{marks}{dots}</svg>'
-    ).format(
+        '<line class="axis" x1="0" x2="100%" y1="8" y2="8"/>{marks}{dots}</svg>',
         label=f"Right guesses: {percent}, on a scale from 50 % to 100 %",
         marks=marks,
         # the first dot lies above the others
-        dots=_joined(reversed(dots)),
+        dots=dots[::-1],
     )
 
 
@@ -356,36 +348,33 @@ def recovered_shares(
     height = len(tables) * _ROW_HEIGHT + 24
     low, middle, high = (_share_place(share) for share in band)
     foot = height - 20
-    row = Markup(
-        '<text x="0" y="{text_y}">{name}</text><circle cx="{x}" cy="{y}" r="5"/>'
-    )
+    row = '<text x="0" y="{text_y}">{name}</text><circle cx="{x}" cy="{y}" r="5"/>'
     rows = []
     for index, recovered in enumerate(tables):
         top = index * _ROW_HEIGHT
-        x = _number(_share_place(recovered.share))
-        rows.append(row.format(text_y=top + 15, y=top + 11, x=x, name=recovered.table))
-    mark = Markup('<text class="at" x="{x}" y="{y}">{percent} %</text>')
+        x = _share_place(recovered.share)
+        rows.append(_svg(row, text_y=top + 15, y=top + 11, x=x, name=recovered.table))
+    mark = '<text class="at" x="{x}" y="{y}">{percent} %</text>'
     marks = []
     for percent in (0, 50, 100):
-        x = _number(_share_place(percent / 100))
-        marks.append(mark.format(x=x, y=height - 4, percent=percent))
-    return Markup(
+        x = _share_place(percent / 100)
+        marks.append(_svg(mark, x=x, y=height - 4, percent=percent))
+    return _svg(
         '<svg class="shares" viewBox="0 0 {w} {h}" role="img" aria-label="{label}">'
         '<rect class="band" x="{x}" y="0" width="{band}" height="{foot}"/>'
         '<line class="middle" x1="{middle}" x2="{middle}" y1="0" y2="{foot}"/>'
-        '<line class="axis" x1="{left}" x2="{right}" y1="{foot}" y2="{foot}"/>{rows}{marks}</svg>'
-    ).format(
+        '<line class="axis" x1="{left}" x2="{right}" y1="{foot}" y2="{foot}"/>{rows}{marks}</svg>',
         w=_SCALE_WIDTH,
         h=height,
         label=label,
-        x=_number(low),
-        band=_number(max(high - low, Decimal(2))),
-        middle=_number(middle),
+        x=low,
+        band=max(high - low, Decimal(2)),
+        middle=middle,
         foot=foot,
-        left=_number(_share_place(0)),
-        right=_number(_share_place(1)),
-        rows=_joined(rows),
-        marks=_joined(marks),
+        left=_share_place(0),
+        right=_share_place(1),
+        rows=rows,
+        marks=marks,
     )
 
 
@@ -406,9 +395,9 @@ def part_class(count: float, whole: float) -> str:
     return f"heat-{min(max(step, 0), 3)}"
 
 
-def _place(odds: str) -> str:
+def _place(odds: str) -> Decimal:
     """The place of odds on a scale from 50 % (0) to 100 % (100)."""
-    return _number((Decimal(odds) - Decimal("0.5")) * 200)
+    return (Decimal(odds) - Decimal("0.5")) * 200
 
 
 def _share_place(share: float) -> Decimal:
@@ -418,5 +407,16 @@ def _share_place(share: float) -> Decimal:
     return 120 + Decimal(min(max(share, -0.05), 1.05)) * 180
 
 
-def _number(value: Decimal) -> str:
-    return f"{value.quantize(Decimal('0.01')):f}"
+def _svg(drawing: str, *parts: object, **named: object) -> Markup:
+    """A drawing with its parts."""
+    shown = {name: _shown(part) for name, part in named.items()}
+    return Markup(drawing).format(*map(_shown, parts), **shown)  # noqa: S704  # a constant of this module
+
+
+def _shown(part: object) -> object:
+    """A part as a drawing has it: of a list all parts, of a length two places."""
+    if isinstance(part, list):
+        return Markup("").join(part)
+    if isinstance(part, Decimal):
+        return f"{part.quantize(Decimal('0.01')):f}"
+    return part
