@@ -49,105 +49,130 @@ class ProblemType:
         }
 
 
-_INVALID_REQUEST = ProblemType(422, "invalid-request", "The request breaks a rule")
+_INVALID = ("invalid-request", "The request breaks a rule")
+_BY_STATUS: Mapping[int, Mapping[type[GrovekeeperError], tuple[str, str]]] = {
+    400: {
+        errors.MalformedRequest: ("malformed-request", "The request cannot be read"),
+        errors.IdempotencyKeyMissing: (
+            "idempotency-key-missing",
+            "An Idempotency-Key is needed",
+        ),
+    },
+    401: {
+        errors.Unauthenticated: ("unauthenticated", "A valid key is needed"),
+    },
+    403: {
+        errors.RoleMissing: ("role-missing", "The key lacks a role"),
+        errors.SameSubmitter: ("same-submitter", "Another owner decides"),
+    },
+    404: {
+        errors.NotFound: ("not-found", "Nothing there"),
+        errors.NoRowsOfUnit: ("no-rows-of-unit", "No row of that unit"),
+    },
+    405: {
+        errors.MethodNotAllowed: ("method-not-allowed", "No such method here"),
+    },
+    408: {
+        errors.BodyTooSlow: ("body-too-slow", "The body did not arrive in time"),
+    },
+    409: {
+        errors.BudgetExceeded: (
+            "budget-exceeded",
+            "The budget does not cover this job",
+        ),
+        errors.QuotaExceeded: (
+            "quota-exceeded",
+            "The rules of the dataset refuse this job",
+        ),
+        errors.NeedsApproval: ("needs-approval", "The charge needs an approval"),
+        errors.Frozen: ("frozen", "The dataset is frozen"),
+        errors.TooManyCells: (
+            "too-many-cells",
+            "The ledger of the dataset lists too many cells",
+        ),
+        errors.NotWaiting: ("not-waiting", "The job does not wait for a decision"),
+        errors.SubmitterRevoked: (
+            "submitter-revoked",
+            "The submitter may not train any more",
+        ),
+        errors.NoRowsYet: ("no-rows-yet", "No rows were uploaded yet"),
+        errors.DeclarationFixed: (
+            "declaration-fixed",
+            "The declaration cannot change any more",
+        ),
+        errors.UploadRepeated: ("upload-repeated", "The rows are stored already"),
+        errors.NameTaken: ("name-taken", "The name is taken"),
+        errors.LastOwner: ("last-owner", "The dataset would have no owner"),
+        errors.AccountDiffers: (
+            "account-differs",
+            "The declaration cannot continue the account of its name",
+        ),
+        errors.PopulationMismatch: (
+            "population-mismatch",
+            "The dataset cannot join the population",
+        ),
+        errors.DatasetDeleted: ("dataset-deleted", "The dataset was deleted"),
+        errors.ErasureDue: ("erasure-due", "The date of erasure has come"),
+        errors.ModelHasAlias: ("model-has-alias", "An alias names the model"),
+        errors.JobFinished: ("job-finished", "The job has finished"),
+        errors.IdempotencyInFlight: (
+            "idempotency-in-flight",
+            "The first request is still running",
+        ),
+        forest_errors.AccountantMismatch: (
+            "accountant-mismatch",
+            "The account cannot hold this charge",
+        ),
+        forest_errors.AdjacencyMismatch: (
+            "adjacency-mismatch",
+            "The account protects something else",
+        ),
+    },
+    412: {
+        errors.ChangedMeanwhile: ("changed-meanwhile", "Somebody else changed it"),
+    },
+    413: {
+        errors.TooLarge: ("too-large", "Over a public limit"),
+    },
+    415: {
+        errors.UnsupportedMediaType: (
+            "unsupported-media-type",
+            "Not a body that this call reads",
+        ),
+    },
+    422: {
+        errors.InvalidRequest: _INVALID,
+        forest_errors.ParameterInvalid: _INVALID,
+        errors.RowsInvalid: (
+            "rows-invalid",
+            "The upload does not match the declaration",
+        ),
+        errors.UploadEmpty: ("upload-empty", "The upload has no row"),
+        errors.CellsUnread: ("cells-unread", "Cells are not as declared"),
+        errors.IdempotencyKeyReused: (
+            "idempotency-key-reused",
+            "The key came with another body",
+        ),
+        forest_errors.NotSupported: ("not-supported", "Not supported yet"),
+    },
+    429: {
+        errors.TooManyRequests: ("too-many-requests", "Too many requests"),
+    },
+    503: {
+        errors.BalanceMismatch: (
+            "balance-mismatch",
+            "The account differs from its entries",
+        ),
+        errors.NotWritable: ("not-writable", "A folder is read-only"),
+        errors.Unavailable: ("unavailable", "Not ready"),
+    },
+}
+"""Slug and title of each error, by status."""
 
-PROBLEMS: dict[type[GrovekeeperError], ProblemType] = {
-    errors.MalformedRequest: ProblemType(
-        400, "malformed-request", "The request cannot be read"
-    ),
-    errors.IdempotencyKeyMissing: ProblemType(
-        400, "idempotency-key-missing", "An Idempotency-Key is needed"
-    ),
-    errors.Unauthenticated: ProblemType(
-        401, "unauthenticated", "A valid key is needed"
-    ),
-    errors.RoleMissing: ProblemType(403, "role-missing", "The key lacks a role"),
-    errors.SameSubmitter: ProblemType(403, "same-submitter", "Another owner decides"),
-    errors.NotFound: ProblemType(404, "not-found", "Nothing there"),
-    errors.NoRowsOfUnit: ProblemType(404, "no-rows-of-unit", "No row of that unit"),
-    errors.MethodNotAllowed: ProblemType(
-        405, "method-not-allowed", "No such method here"
-    ),
-    errors.BodyTooSlow: ProblemType(
-        408, "body-too-slow", "The body did not arrive in time"
-    ),
-    errors.BudgetExceeded: ProblemType(
-        409, "budget-exceeded", "The budget does not cover this job"
-    ),
-    errors.QuotaExceeded: ProblemType(
-        409, "quota-exceeded", "The rules of the dataset refuse this job"
-    ),
-    errors.NeedsApproval: ProblemType(
-        409, "needs-approval", "The charge needs an approval"
-    ),
-    errors.Frozen: ProblemType(409, "frozen", "The dataset is frozen"),
-    errors.TooManyCells: ProblemType(
-        409, "too-many-cells", "The ledger of the dataset lists too many cells"
-    ),
-    errors.NotWaiting: ProblemType(
-        409, "not-waiting", "The job does not wait for a decision"
-    ),
-    errors.SubmitterRevoked: ProblemType(
-        409, "submitter-revoked", "The submitter may not train any more"
-    ),
-    errors.NoRowsYet: ProblemType(409, "no-rows-yet", "No rows were uploaded yet"),
-    errors.DeclarationFixed: ProblemType(
-        409, "declaration-fixed", "The declaration cannot change any more"
-    ),
-    errors.UploadRepeated: ProblemType(
-        409, "upload-repeated", "The rows are stored already"
-    ),
-    errors.NameTaken: ProblemType(409, "name-taken", "The name is taken"),
-    errors.LastOwner: ProblemType(409, "last-owner", "The dataset would have no owner"),
-    errors.AccountDiffers: ProblemType(
-        409,
-        "account-differs",
-        "The declaration cannot continue the account of its name",
-    ),
-    errors.PopulationMismatch: ProblemType(
-        409, "population-mismatch", "The dataset cannot join the population"
-    ),
-    errors.DatasetDeleted: ProblemType(
-        409, "dataset-deleted", "The dataset was deleted"
-    ),
-    errors.ErasureDue: ProblemType(409, "erasure-due", "The date of erasure has come"),
-    errors.ModelHasAlias: ProblemType(
-        409, "model-has-alias", "An alias names the model"
-    ),
-    errors.JobFinished: ProblemType(409, "job-finished", "The job has finished"),
-    errors.IdempotencyInFlight: ProblemType(
-        409, "idempotency-in-flight", "The first request is still running"
-    ),
-    forest_errors.AccountantMismatch: ProblemType(
-        409, "accountant-mismatch", "The account cannot hold this charge"
-    ),
-    forest_errors.AdjacencyMismatch: ProblemType(
-        409, "adjacency-mismatch", "The account protects something else"
-    ),
-    errors.ChangedMeanwhile: ProblemType(
-        412, "changed-meanwhile", "Somebody else changed it"
-    ),
-    errors.TooLarge: ProblemType(413, "too-large", "Over a public limit"),
-    errors.UnsupportedMediaType: ProblemType(
-        415, "unsupported-media-type", "Not a body that this call reads"
-    ),
-    errors.InvalidRequest: _INVALID_REQUEST,
-    forest_errors.ParameterInvalid: _INVALID_REQUEST,
-    errors.RowsInvalid: ProblemType(
-        422, "rows-invalid", "The upload does not match the declaration"
-    ),
-    errors.UploadEmpty: ProblemType(422, "upload-empty", "The upload has no row"),
-    errors.CellsUnread: ProblemType(422, "cells-unread", "Cells are not as declared"),
-    errors.IdempotencyKeyReused: ProblemType(
-        422, "idempotency-key-reused", "The key came with another body"
-    ),
-    forest_errors.NotSupported: ProblemType(422, "not-supported", "Not supported yet"),
-    errors.TooManyRequests: ProblemType(429, "too-many-requests", "Too many requests"),
-    errors.BalanceMismatch: ProblemType(
-        503, "balance-mismatch", "The account differs from its entries"
-    ),
-    errors.NotWritable: ProblemType(503, "not-writable", "A folder is read-only"),
-    errors.Unavailable: ProblemType(503, "unavailable", "Not ready"),
+PROBLEMS: Mapping[type[GrovekeeperError], ProblemType] = {
+    kind: ProblemType(status, *words)
+    for status, kinds in _BY_STATUS.items()
+    for kind, words in kinds.items()
 }
 INFERENCE_PATHS = "/v2"
 """Begin of the paths of the Open Inference Protocol."""
