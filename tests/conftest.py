@@ -30,6 +30,7 @@ pytest_plugins = (
     "tests.support.forked_decoder",
     "tests.support.heartbeats",
     "tests.support.set_limits",
+    "tests.support.stated_states",
 )
 
 if "TMPDIR" not in os.environ and (memory := folder_in_memory()):

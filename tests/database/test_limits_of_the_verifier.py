@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from app.core import limits
 from app.core.errors import BudgetExceeded
-from app.ledger import accounts, chain, kept_states, reservations, tables
+from app.ledger import accounts, kept_states, reservations, tables
 from app.ledger.reservations import NewReservation
 from app.services.installation import Installation
 from grovekeeper_forests import amounts
@@ -44,6 +44,7 @@ from tests.support.crash_scene import EVENT
 from tests.support.databases import on_one_database
 from tests.support.evidence import export
 from tests.support.reserving import reserve
+from tests.support.stated_states import StateEvery
 
 pytestmark = pytest.mark.contract
 
@@ -173,14 +174,14 @@ def _verified(session: Session) -> Summary:
 
 @on_one_database
 def test_the_widest_scopes_of_the_widest_declaration_are_verified(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch
+    installation: Installation, state_every: StateEvery
 ) -> None:
     """Each scope lists all cells but one of each partition, and as many uploads as a
     dataset may have.
     """
     partitions = _wide()
     uploads = tuple(f"ep_{number:016}" for number in range(limits.MAX_UPLOAD_CELLS))
-    monkeypatch.setattr(chain, "STATE_EVERY", 6)
+    state_every(6)
     details = {"purpose": "p" * limits.MAX_SENTENCE_CHARS}
     with installation.database.write() as session:
         _opened(session, partitions, cap=limits.MAX_STEPS)

@@ -38,6 +38,7 @@ from tests.support.crash_scene import EVENT
 from tests.support.databases import on_one_database
 from tests.support.evidence import export
 from tests.support.set_limits import SetLimit
+from tests.support.stated_states import StateEvery
 
 pytestmark = [pytest.mark.contract, pytest.mark.in_turn("database_url")]
 
@@ -87,13 +88,11 @@ def state_of(session: Session) -> State:
 
 
 @pytest.fixture
-def account(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch
-) -> Installation:
+def account(installation: Installation, state_every: StateEvery) -> Installation:
     """An account with shards, regions of long names and uploads, which states its state
     in every eighth entry.
     """
-    monkeypatch.setattr(chain, "STATE_EVERY", 8)
+    state_every(8)
     with installation.database.write() as session:
         members.account(
             session, "ds_a", cap=CAP, partitions=Partitions.from_json(PARTITIONS)
@@ -559,11 +558,9 @@ def test_states_of_accounts_with_long_categories_stay_within_their_bytes(
 
 
 @pytest.fixture
-def earlier(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch
-) -> Installation:
+def earlier(installation: Installation, state_every: StateEvery) -> Installation:
     """The ledger of :data:`EARLIER` in a database, with two of its open reservations."""
-    monkeypatch.setattr(chain, "STATE_EVERY", 8)
+    state_every(8)
     header, *lines = map(json.loads, EARLIER.read_bytes().splitlines())
     with installation.database.write() as session:
         facts = {

@@ -42,6 +42,7 @@ from tests.support.databases import MigratedDatabase, on_one_database
 from tests.support.evidence import export
 from tests.support.set_limits import SetLimit
 from tests.support.settling import ENDS
+from tests.support.stated_states import StateEvery
 from tests.support.sweeping import expired_at
 
 pytestmark = pytest.mark.contract
@@ -662,11 +663,11 @@ def test_the_expiry_of_other_jobs_goes_on(scene: Scene) -> None:
 
 
 @pytest.fixture
-def long(monkeypatch: pytest.MonkeyPatch, accounts: Installation) -> Installation:
+def long(state_every: StateEvery, accounts: Installation) -> Installation:
     """Accounts whose state stands in every eighth entry, with charges, open
     reservations and what was given back.
     """
-    monkeypatch.setattr(chain, "STATE_EVERY", 8)
+    state_every(8)
     for number in range(12):
         job = f"jb_long_{number}"
         with accounts.database.write() as session:

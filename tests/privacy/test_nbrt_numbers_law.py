@@ -35,6 +35,7 @@ from tests.privacy.enumeration import (
     output_law,
     renyi,
 )
+from tests.privacy.few_spreads import keep_two_spreads
 from tests.support.schemas import number_schema
 
 FAR = 2**27
@@ -78,9 +79,7 @@ def few_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
         [TARGET_STEPS // 4, TARGET_STEPS // 2],
         dtype=np.int32,
     )
-    monkeypatch.setattr(number_targets, "edges_of", lambda _: edges)
-    monkeypatch.setattr(number_targets, "N_SPREADS", 2)
-    monkeypatch.setattr(number_targets, "_LIKELY_HALVINGS", 1)
+    keep_two_spreads(monkeypatch, edges)
 
 
 class _FoldedNoise:

@@ -33,6 +33,7 @@ from tests.privacy.enumeration import (
     loss,
     output_law,
 )
+from tests.privacy.few_spreads import keep_two_spreads
 from tests.privacy.test_delta_accounts import DELTA, share_of_curve
 from tests.privacy.test_rpf_exact_loss import SIXTEEN_ROWS, Rows, rows_of
 from tests.support.schemas import number_schema
@@ -75,10 +76,8 @@ STEPS = {"row": 1, "label": 2, "unit": 2}
 @pytest.fixture(autouse=True)
 def few_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
     edges, distances = (np.array(codes, dtype=np.int32) for codes in (EDGES, DISTANCES))
-    monkeypatch.setattr(number_targets, "edges_of", lambda _: edges)
+    keep_two_spreads(monkeypatch, edges)
     monkeypatch.setattr(number_targets, "distances", lambda: distances)
-    monkeypatch.setattr(number_targets, "N_SPREADS", 2)
-    monkeypatch.setattr(number_targets, "_LIKELY_HALVINGS", 1)
 
 
 class Folding:

@@ -34,6 +34,7 @@ from grovekeeper_forests.releases.forest import price as forest_price
 from grovekeeper_forests.releases.forest.draw import code_request, grow
 from grovekeeper_forests.releases.forest.price import PlanRequest
 from tests.privacy.enumeration import TOLERANCE
+from tests.privacy.few_spreads import keep_two_spreads
 from tests.privacy.noiseless import coded
 from tests.privacy.recorder import Draw, Recorder, check
 from tests.privacy.test_delta_accounts import DELTA, share_of_curve
@@ -100,9 +101,7 @@ def few_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
         [TARGET_STEPS // 4, TARGET_STEPS // 2],
         dtype=np.int32,
     )
-    monkeypatch.setattr(number_targets, "edges_of", lambda _: edges)
-    monkeypatch.setattr(number_targets, "N_SPREADS", 2)
-    monkeypatch.setattr(number_targets, "_LIKELY_HALVINGS", 1)
+    keep_two_spreads(monkeypatch, edges)
 
 
 def start_alone() -> Case:

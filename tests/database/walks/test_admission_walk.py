@@ -14,7 +14,7 @@ from itertools import product
 import pytest
 
 from app.core.errors import BudgetExceeded
-from app.ledger import accounts, chain, kept_states, tables
+from app.ledger import accounts, kept_states, tables
 from app.ledger import reservations as ledger
 from app.ledger.reservations import NewReservation
 from app.services.installation import Installation
@@ -29,6 +29,7 @@ from tests.support.crash_scene import EVENT
 from tests.support.evidence import export
 from tests.support.reserving import reserve
 from tests.support.set_limits import SetLimit
+from tests.support.stated_states import StateEvery
 
 pytestmark = pytest.mark.property
 
@@ -47,10 +48,10 @@ N_STEPS = 700
 def test_a_walk_of_admissions_decides_as_brute_force(
     installation: Installation,
     walk: int,
-    monkeypatch: pytest.MonkeyPatch,
+    state_every: StateEvery,
     set_limit: SetLimit,
 ) -> None:
-    monkeypatch.setattr(chain, "STATE_EVERY", 8)
+    state_every(8)
     set_limit("MIN_RANGE_UPLOADS", 2)
     chance, account_id, cap = random.Random(walk), "ds_1", 100
     jobs: dict[str, tuple[int, Scope]] = {}  # that are reserved or charged

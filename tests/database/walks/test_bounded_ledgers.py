@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy.orm import Session
 
 from app.core.errors import BudgetExceeded
-from app.ledger import accounts, chain, kept_states, tables
+from app.ledger import accounts, kept_states, tables
 from app.ledger import reservations as ledger
 from app.ledger.reservations import NewReservation
 from app.services.installation import Installation
@@ -30,6 +30,7 @@ from tests.support import reserving
 from tests.support.crash_scene import EVENT
 from tests.support.evidence import export, verified
 from tests.support.set_limits import SetLimit
+from tests.support.stated_states import StateEvery
 
 pytestmark = pytest.mark.property
 
@@ -51,11 +52,11 @@ N_STEPS = 120
 
 
 @pytest.fixture
-def low_limits(monkeypatch: pytest.MonkeyPatch, set_limit: SetLimit) -> None:
+def low_limits(state_every: StateEvery, set_limit: SetLimit) -> None:
     set_limit("MAX_COMPOSITION_WORK", 120)
     set_limit("MAX_ELIMINATION_WORK", 120)
     set_limit("MAX_WORK", 0)
-    monkeypatch.setattr(chain, "STATE_EVERY", 16)
+    state_every(16)
 
 
 @pytest.mark.usefixtures("low_limits")
