@@ -186,5 +186,5 @@ def test_the_overview_states_the_folds_of_figures_and_ablations() -> None:
         runs = ablation_runs.values_of(name, tables.RESULTS / ablation_runs.RUNS, read)
         n_folds |= {len(of_task) for of_task in runs.values()}
     overview = (tables.RESULTS.parent / "papers.md").read_text(encoding="utf-8")
-    counted = f"Figures and ablations have {min(n_folds)} to {max(n_folds)}."
+    counted = f"figures and ablations have {min(n_folds)} to {max(n_folds)} folds"
     assert counted in overview
