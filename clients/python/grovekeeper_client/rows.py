@@ -4,7 +4,7 @@ the same kind.
 
 import json
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -346,8 +346,8 @@ def _batches(source: Any, features: Sequence[Feature]) -> Any:
     stream = _stream(source)
     if stream is not None:
         return stream
-    kind = kind_of(source)
-    if kind not in ("pandas", "pyarrow"):
+    kind = kind_of_table(source)
+    if kind is None:
         raise TypeError(
             f"an upload is a file, a DataFrame or an Arrow table, not {type(source).__name__}"
         )
@@ -565,6 +565,13 @@ def _named(source: Any, kind: Kind, features: list[str]) -> dict[str, Any]:
         case "numpy":
             return _in_order(source.T.tolist(), features)
         case "columns":
+            if any(
+                isinstance(column, str) or not isinstance(column, Iterable)
+                for column in source.values()
+            ):
+                raise TypeError(
+                    "a mapping has a list of cells for each column; one row is a list of one mapping"
+                )
             return {name: list(column) for name, column in source.items()}
         case "mappings":
             names = dict.fromkeys(name for row in source for name in row)

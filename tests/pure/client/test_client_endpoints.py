@@ -216,8 +216,11 @@ def test_a_table_is_sent_as_an_arrow_file_in_small_batches(
 
     dataset = Dataset(_client(handler), DATASET)
     assert dataset.upload(as_kind(table))["epoch"] == "ep_1"
-    with pytest.raises(TypeError, match="not list"):
-        dataset.upload([{"age": 39}])
+    for other in ([{"age": 39}], None):
+        with pytest.raises(
+            TypeError, match="a file, a DataFrame or an Arrow table, not"
+        ):
+            dataset.upload(other)
 
 
 def test_an_upload_that_broke_off_starts_again_from_the_first_byte_with_the_same_key(

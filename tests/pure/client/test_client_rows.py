@@ -251,6 +251,15 @@ def test_no_rows_give_empty_answers_of_their_kind() -> None:
         assert is_empty(table.probabilities([], classes=["low", "high"]))
 
 
+@pytest.mark.parametrize(
+    "row", [{"code": "xyz"}, {"age": 39}, {"age": [39], "code": None}]
+)
+def test_one_row_is_no_mapping_of_columns(row: dict[str, Any]) -> None:
+    """The letters of a text are no rows."""
+    with pytest.raises(TypeError, match="a list of one mapping"):
+        rows.read(row, SCHEMA)
+
+
 def test_rows_without_names_are_in_the_declared_order() -> None:
     assert (
         rows.read(pd.DataFrame([[39, 1.5, "x"], [None, None, None]]), SCHEMA).columns
