@@ -4,7 +4,8 @@ obey no stored text.
 
 import re
 import secrets
-from html import unescape
+from html import escape, unescape
+from urllib.parse import urlencode
 
 import pytest
 
@@ -22,12 +23,18 @@ def test_without_a_session_every_page_leads_to_the_sign_in_and_back(
     idle_server: Server,
 ) -> None:
     browser = idle_server.client(None)
-    for path in ("/", "/ui", "/ui/jobs", "/ui/ledger/ds_x", "/ui/nothing"):
+    asked = "/ui/jobs?state=failed&dataset=a%26b"
+    for path in ("/", "/ui", "/ui/jobs", asked, "/ui/ledger/ds_x", "/ui/nothing"):
         answer = browser.get(path)
         assert (answer.status_code, answer.content) == (303, b"")
-        assert (
-            answer.headers["Location"] == f"/ui/sign-in?next={path.replace('/', '%2F')}"
-        )
+        assert answer.headers["Location"] == f"/ui/sign-in?{urlencode({'next': path})}"
+    too_long = browser.get(f"/ui/jobs?cursor={'x' * 2_000}").headers["Location"]
+    assert too_long == "/ui/sign-in?next=%2Fui%2Fjobs"
+    form = browser.get(f"/ui/sign-in?{urlencode({'next': asked})}").text
+    assert f'name="next" value="{escape(asked)}"' in form
+    back = {"key": idle_server.admin.key, "next": asked}
+    answer = browser.post("/ui/sign-in", data=back, headers={"Origin": idle_server.url})
+    assert answer.headers["Location"] == asked
     assert browser.get("/ui/style.css").headers["Content-Type"].startswith("text/css")
     assert (
         browser.get("/ui/live.js").headers["Content-Type"].startswith("text/javascript")

@@ -26,7 +26,7 @@ from app.api.pages.views import (
     signed_in_as,
     tree_of,
 )
-from app.core import errors
+from app.core import errors, limits
 from app.core.errors import NotFound, RoleMissing
 from app.services.installation import Installation
 from grovekeeper_common import odds_words, scope_words
@@ -190,7 +190,10 @@ def page_of(request: Request, error: GrovekeeperError) -> Response:
     if isinstance(error, errors.Unauthenticated):
         following = {"unsent": "yes"}
         if request.method == "GET":
-            following = {"next": request.url.path}
+            page = request.url.replace(scheme="", netloc="")
+            if len(str(page)) > limits.MAX_RETURN_CHARS:
+                page = page.replace(query="")
+            following = {"next": page}
         return RedirectResponse(f"{SIGN_IN}?{urlencode(following)}", status_code=303)
     status, problem = shown_problem(error)
     response = rendered(

@@ -64,6 +64,7 @@ of an identity provider.
 """
 
 _log = logging.getLogger(__name__)
+_LARGEST_PORT = 65_535
 CHUNK_BYTES = 256 * 1024
 """Bytes per read of a file or an answer."""
 
@@ -141,6 +142,7 @@ class Transport:
             transport=transport,
             # a proxy cannot reach this machine's loopback
             trust_env=not is_loopback(host),
+            verify=_authorities(),
         )
         # a notebook seldom closes what it opens
         weakref.finalize(self, self._http.close)
@@ -415,6 +417,14 @@ def _through_proxy(url: str) -> str:
     return f", or the proxy that {name.upper()}_PROXY names does not answer"
 
 
+def _authorities() -> ssl.SSLContext | bool:
+    """The authorities that ``SSL_CERT_FILE`` names, which httpx would not read for
+    loopback; else those of httpx.
+    """
+    file = os.environ.get("SSL_CERT_FILE")
+    return ssl.create_default_context(cafile=file) if file else True
+
+
 def _host(url: str) -> str:
     try:
         parsed = httpx.URL(url)
@@ -426,6 +436,10 @@ def _host(url: str) -> str:
     if parsed.userinfo:
         raise ValueError(
             "the address of the service must have no user name and no password; the key is given apart"
+        )
+    if parsed.port is not None and not 0 < parsed.port <= _LARGEST_PORT:
+        raise ValueError(
+            f"the port of the service's address is a number from 1 to {_LARGEST_PORT}"
         )
     return parsed.host
 

@@ -40,6 +40,7 @@ ROWS = [
         ("rows.json", '[{"age": 39, "weight": 1.5, "code": "007"}, {"age": null, "weight": -2e3, "code": null}]'),
         ("body.json", '{"rows": [{"age": 39, "weight": 1.5, "code": "007"}, '
                       '{"age": null, "weight": -2e3, "code": null}]}'),
+        ("columns.json", '{"columns": {"age": [39, NaN], "weight": [1.5, -2e3], "code": ["007", null]}}'),
     ],
 )  # fmt: skip
 def test_every_form_gives_the_same_rows(tmp_path: Path, name: str, text: str) -> None:
@@ -324,7 +325,10 @@ def test_what_is_not_json_has_a_place(tmp_path: Path) -> None:
         ("a.csv", b"age\n\xff\n"),
         ("a.json", b"{"),
         ("a.json", b"[1]"),
-        ("a.json", b'{"columns": {}}'),
+        ("a.json", b'{"columns": [1]}'),
+        ("a.json", b'{"columns": {"age": "39"}}'),
+        ("a.json", b'{"columns": {"age": [39], "weight": []}}'),
+        ("a.json", b'{"columns": {"age": [39]}, "rows": []}'),
         ("a.jsonl", b"[]\n"),
     ],
 )

@@ -15,6 +15,7 @@ from typer.testing import Result
 
 from grovekeeper_client.cli.problems import ExitCode
 from grovekeeper_client.errors import Unreachable
+from grovekeeper_common.job_words import HOLDS
 
 Run = Callable[..., Result]
 
@@ -217,7 +218,7 @@ def test_a_queued_job_that_no_worker_may_start_says_why_and_a_wait_for_it_ends(
         assert waited.exit_code == ExitCode.GOES_ON
         assert why in waited.stderr
     assert why in run("jobs", "show", "jb_1").stdout
-    assert f"queued ({held_by})" in run("jobs", "list").stdout
+    assert f"queued: {HOLDS[held_by]}" in run("jobs", "list").stdout
 
 
 @pytest.mark.parametrize("seconds", ["nan", "-1", "-inf"])

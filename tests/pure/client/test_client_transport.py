@@ -26,6 +26,7 @@ from grovekeeper_client.errors import (
     Unreachable,
 )
 from grovekeeper_client.transport import is_loopback
+from tests.support.tls_proxy import make_certificates
 
 KEY = "key_test." + "s" * 43
 Handler = Callable[[httpx.Request], httpx.Response]
@@ -211,6 +212,24 @@ def _refused_certificate() -> ssl.SSLCertVerificationError:
     error = ssl.SSLCertVerificationError("x")
     error.verify_message = "self-signed certificate"
     return error
+
+
+@pytest.mark.parametrize("port", [0, 65_536, 99_999])
+def test_a_port_that_no_machine_has_is_named(port: int) -> None:
+    with pytest.raises(ValueError, match=r"the port .* is a number from 1 to 65535"):
+        Client(f"http://127.0.0.1:{port}", KEY)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "grove.test"])
+def test_the_authorities_that_the_environment_names_are_trusted_on_loopback_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    """The error about a certificate says so."""
+    certificates = make_certificates(tmp_path / "tls")
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificates.authority))
+    with Client(f"https://{host}", KEY) as client:
+        pool: Any = client._transport._http._transport
+        assert len(pool._pool._ssl_context.get_ca_certs()) == 1
 
 
 @pytest.mark.parametrize(

@@ -111,11 +111,10 @@ def show(
 
 def _state(job: JsonMapping) -> str:
     """The state of a job, and why it is not started."""
-    return (
-        str(job["state"])
-        if job["held_by"] is None
-        else f"{job['state']} ({job['held_by']})"
-    )
+    held_by = job["held_by"]
+    if held_by is None:
+        return str(job["state"])
+    return f"{job['state']}: {HOLDS.get(held_by, held_by)}"
 
 
 @app.command("cancel")

@@ -24,8 +24,8 @@ Rows: TypeAlias = list[JsonObject]
 
 
 def read_rows(file: Path, schema: JsonMapping, written: Written = USUAL) -> Rows:
-    """Rows of a file, by its ending: ``.csv``, ``.jsonl``, or JSON (a list of rows or
-    ``{"rows": […]}``).
+    """Rows of a file, by its ending: ``.csv``, ``.jsonl``, or JSON (a list of rows,
+    ``{"rows": […]}`` or ``{"columns": {…}}``).
 
     Args:
         file: plain or gzip; the ending ``.gz`` does not count.
@@ -209,9 +209,25 @@ def _from_json(text: bytes, file: Path, *, is_lines: bool) -> Rows:
     if is_lines:
         return list(from_json_lines(text.splitlines(), file))
     value = _json(text, str(file))
-    return _objects(
-        value["rows"] if isinstance(value, dict) and set(value) == {"rows"} else value
-    )
+    if not isinstance(value, dict):
+        return _objects(value)
+    # the two bodies of a prediction
+    match list(value.items()):
+        case [("rows", rows)]:
+            return _objects(rows)
+        case [("columns", dict() as columns)]:
+            return _of_columns(columns)
+    return _objects(value)
+
+
+def _of_columns(columns: Mapping[str, object]) -> Rows:
+    if not all(isinstance(cells, list) for cells in columns.values()):
+        raise WrongUse("each of the columns of the file is a list of cells")
+    try:
+        rows = list(zip(*columns.values(), strict=True))
+    except ValueError:
+        raise WrongUse("the columns of the file have unequal lengths") from None
+    return [dict(zip(columns, cells, strict=True)) for cells in rows]
 
 
 def from_json_lines(lines: Iterable[bytes], file: Path) -> Iterator[JsonObject]:
@@ -399,6 +415,6 @@ def _columns(names: Sequence[str]) -> str:
 def _objects(value: object) -> Rows:
     if not isinstance(value, list) or not all(isinstance(row, dict) for row in value):
         raise WrongUse(
-            'the file holds no list of rows: a list of objects is needed, or {"rows": […]}'
+            'the file holds no list of rows: a list of objects is needed, or {"rows": […]}, or {"columns": {…}}'
         )
     return value
