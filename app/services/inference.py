@@ -174,6 +174,10 @@ def read_request(
     request = _decoded(text, schema)
     _refuse_other_answers(request.outputs or ())
     names = _columns_of_one_tensor(request.inputs, schema)
+    if names is None:
+        _refuse_unknown_tensors(
+            [tensor.name for tensor in request.inputs], schema.feature_names
+        )
     with_texts = {feature.name for feature in schema.features if feature.has_texts}
     columns: dict[str, Cells] = {}
     most_rows = schema.max_request_rows
@@ -228,7 +232,10 @@ def _decoded(text: bytes, schema: Schema) -> InferenceRequest:
         raise json_text.not_json(text) from None
     inputs = value.get("inputs") if isinstance(value, dict) else None
     if isinstance(inputs, list) and len(inputs) > n_features:
-        _refuse_unknown_tensors(inputs, schema.feature_names)
+        _refuse_unknown_tensors(
+            [tensor.get("name") for tensor in inputs if isinstance(tensor, dict)],
+            schema.feature_names,
+        )
         raise TooLarge("the number of inputs", n_features)
     try:
         return msgspec.convert(value, InferenceRequest)
@@ -248,12 +255,12 @@ def _refuse_other_answers(outputs: Sequence[_RequestedOutput]) -> None:
                 )
 
 
-def _refuse_unknown_tensors(inputs: Sequence[Any], known: Sequence[str]) -> None:
+def _refuse_unknown_tensors(given: Sequence[Any], known: list[str]) -> None:
     """Names a tensor that the model does not read, such as the label: too many tensors
-    are its consequence.
+    are its consequence, and its shape does not matter.
     """
-    names = [tensor.get("name") for tensor in inputs if isinstance(tensor, dict)]
-    unknown = [name for name in names if isinstance(name, str) and name not in known]
+    names = set(known)
+    unknown = [name for name in given if isinstance(name, str) and name not in names]
     if unknown:
         raise ParameterInvalid(
             [unknown_column(unknown[0], known, place=("inputs",), count=len(unknown))]

@@ -190,9 +190,9 @@ def page_of(request: Request, error: GrovekeeperError) -> Response:
     if isinstance(error, errors.Unauthenticated):
         following = {"unsent": "yes"}
         if request.method == "GET":
-            page = request.url.replace(scheme="", netloc="")
-            if len(str(page)) > limits.MAX_RETURN_CHARS:
-                page = page.replace(query="")
+            page = str(request.url.replace(scheme="", netloc=""))
+            if len(page) > limits.MAX_RETURN_CHARS:
+                page = request.url.path
             following = {"next": page}
         return RedirectResponse(f"{SIGN_IN}?{urlencode(following)}", status_code=303)
     status, problem = shown_problem(error)

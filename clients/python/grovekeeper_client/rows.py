@@ -334,6 +334,12 @@ def write_arrow(source: Any, file: Path, features: Sequence[Feature] = ()) -> No
     batches = _batches(source, features)
     import pyarrow
 
+    for field in batches.schema:
+        if pyarrow.types.is_union(field.type):
+            raise TypeError(
+                f"column {field.name!r} is a union of types, which an upload does not read: "
+                "cast it to one of them, or to text"
+            )
     schema = _as_declared(batches.schema.empty_table(), features).schema
     with pyarrow.ipc.new_file(file, schema) as writer:
         for batch in batches:
@@ -544,6 +550,25 @@ def kind_of(source: Any) -> Kind:
     raise TypeError(
         f"rows are a table, a list or a mapping of columns, not {type(source).__name__}"
     )
+
+
+def rows_of_body(body: Any) -> Any:
+    """The rows of the body of a prediction, which has them as ``rows`` or as
+    ``columns``, lists of one length by name; other values are returned as they are.
+    """
+    match body:
+        case {"rows": rows} if len(body) == 1:
+            return rows
+        case {"columns": dict() as columns} if len(body) == 1:
+            cells = list(columns.values())
+            are_lists = all(isinstance(column, list) for column in cells)
+            if are_lists and len(set(map(len, cells))) <= 1:
+                names = list(columns)
+                return [
+                    dict(zip(names, row, strict=True))
+                    for row in zip(*cells, strict=True)
+                ]
+    return body
 
 
 def _named(source: Any, kind: Kind, features: list[str]) -> dict[str, Any]:

@@ -454,6 +454,19 @@ def test_a_column_that_arrow_does_not_know_is_named() -> None:
         rows.read(OfWideIntegers(), SCHEMA)
 
 
+@pytest.mark.parametrize("features", [SCHEMA["features"], []])
+def test_a_column_of_a_union_is_named_before_it_is_written(
+    tmp_path: Path, features: list[Feature]
+) -> None:
+    """As DuckDB has them."""
+    kinds = pa.array([0, 1], pa.int8())
+    code = pa.UnionArray.from_sparse(kinds, [pa.array([1, 2]), pa.array(["x", "y"])])
+    table = pa.table({"age": [39, 40], "code": code})
+    for source in (table, OfAnotherLibrary(table)):
+        with pytest.raises(TypeError, match="'code' is a union of types"):
+            rows.write_arrow(source, tmp_path / "rows.arrow", features)
+
+
 def test_a_stream_is_written_while_it_is_read(tmp_path: Path) -> None:
     """A relation of DuckDB may be larger than the memory."""
     schema = pa.schema(

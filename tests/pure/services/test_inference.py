@@ -16,8 +16,9 @@ from app.core.errors import InvalidRequest, MalformedRequest, TooLarge
 from app.services import inference
 from app.services.inference import Cells, read_request
 from grovekeeper_forests import limits as forest_limits
-from grovekeeper_forests.errors import GrovekeeperError
-from tests.support.schemas import schema_of, sized
+from grovekeeper_forests.data.schema import Schema
+from grovekeeper_forests.errors import GrovekeeperError, ParameterInvalid
+from tests.support.schemas import schema_of
 from tests.support.set_limits import SetLimit
 
 _OF_TRITONCLIENT = (
@@ -37,6 +38,16 @@ _JSON_OF_TRITONCLIENT = (
     b'{"name":"probabilities","parameters":{"binary_data":true}}]}'
 )
 _PEOPLE = {"age": [39, 52, -7], "sex": ["Male", None, "Özge"]}
+
+
+def sized(n_features: int) -> Schema:
+    """A schema of so many columns of numbers, of which the first have these names."""
+    names = ["a", "age", "hours", "sex", *(f"x{n}" for n in range(4, n_features))]
+    features = (
+        {"name": name, "type": "numeric", "lower": 0, "upper": 1}
+        for name in names[:n_features]
+    )
+    return schema_of(*features, classes=("c0", "c1"))
 
 
 def _listed(cells: Cells) -> list[Any]:
@@ -217,7 +228,7 @@ def test_more_tensors_than_a_model_has_columns_are_refused_before_they_are_built
     n_inputs: int,
 ) -> None:
     """Each empty tensor costs more than a hundred times its bytes."""
-    tensor = {"name": "x0", "datatype": "FP64", "shape": [0], "data": []}
+    tensor = {"name": "a", "datatype": "FP64", "shape": [0], "data": []}
     with pytest.raises(TooLarge) as refused:
         read_request(json.dumps({"inputs": [tensor] * n_inputs}).encode(), [], sized(2))
     # The larger body is not even parsed: its values and names are counted.
@@ -327,9 +338,9 @@ def test_booleans_are_numbers_of_a_column_of_numbers_alone() -> None:
         assert [type(cell) for cell in columns["a"]] == [kind]
 
 
-@pytest.mark.parametrize("name", ["a", "x1"])
+@pytest.mark.parametrize("name", ["a", "age"])
 def test_one_tensor_of_numbers_has_all_columns_in_declared_order(name: str) -> None:
-    expected = {"x0": [1, 3, 5], "x1": [2, 4, 6]}
+    expected = {"a": [1, 3, 5], "age": [2, 4, 6]}
     content = struct.pack("<6f", 1, 2, 3, 4, 5, 6)
     tensor: dict[str, Any] = {"name": name, "datatype": "FP32", "shape": [3, 2]}
     for data in ([1, 2, 3, 4, 5, 6], [[1, 2], [3, 4], [5, 6]]):
@@ -345,11 +356,25 @@ def test_one_tensor_of_numbers_has_all_columns_in_declared_order(name: str) -> N
     assert read_request(text + content, [str(len(text))], sized(2))[1] == expected
 
 
+@pytest.mark.parametrize("others", [[], [{"name": "age", "shape": [9, 9]}]])
+def test_a_tensor_that_the_model_does_not_read_is_named_before_a_shape(
+    others: list[dict[str, Any]],
+) -> None:
+    usual = {"datatype": "FP64", "data": [1]}
+    unknown = {"name": "ages", "shape": [2, 2, 2]}
+    inputs = [usual | tensor for tensor in (*others, unknown)]
+    body = json.dumps({"inputs": inputs}).encode()
+    with pytest.raises(ParameterInvalid) as refused:
+        read_request(body, [], sized(2))
+    [problem] = refused.value.problems
+    assert (problem.problem, problem.column) == ("unknown-column", "ages")
+
+
 def test_one_tensor_is_a_column_where_a_model_has_categories_or_its_shape_says_so() -> (
     None
 ):
     schema = schema_of(
-        {"name": "x0", "type": "numeric", "lower": 0, "upper": 1},
+        {"name": "a", "type": "numeric", "lower": 0, "upper": 1},
         {"name": "s", "type": "categorical", "categories": ["x"]},
         classes=("c0", "c1"),
     )
@@ -360,5 +385,5 @@ def test_one_tensor_is_a_column_where_a_model_has_categories_or_its_shape_says_s
         "a": [1, 2]
     }
     assert read_request(_body("FP64", [2, 1], data=[1, 2]), [], sized(1))[1] == {
-        "x0": [1, 2]
+        "a": [1, 2]
     }

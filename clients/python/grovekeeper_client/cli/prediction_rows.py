@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 from grovekeeper_client.cli import problems
 from grovekeeper_client.cli.command import WrongUse, json_value, read_bytes
 from grovekeeper_client.cli.written import USUAL, Written, as_option
+from grovekeeper_client.rows import rows_of_body
 from grovekeeper_common import strict_json, suspicions, text_cells
 from grovekeeper_common.json_types import JsonMapping, JsonObject
 from grovekeeper_common.number_text import number_of
@@ -208,26 +209,7 @@ def _with_way_out(suspected: str, option: str | None) -> str:
 def _from_json(text: bytes, file: Path, *, is_lines: bool) -> Rows:
     if is_lines:
         return list(from_json_lines(text.splitlines(), file))
-    value = _json(text, str(file))
-    if not isinstance(value, dict):
-        return _objects(value)
-    # the two bodies of a prediction
-    match list(value.items()):
-        case [("rows", rows)]:
-            return _objects(rows)
-        case [("columns", dict() as columns)]:
-            return _of_columns(columns)
-    return _objects(value)
-
-
-def _of_columns(columns: Mapping[str, object]) -> Rows:
-    if not all(isinstance(cells, list) for cells in columns.values()):
-        raise WrongUse("each of the columns of the file is a list of cells")
-    try:
-        rows = list(zip(*columns.values(), strict=True))
-    except ValueError:
-        raise WrongUse("the columns of the file have unequal lengths") from None
-    return [dict(zip(columns, cells, strict=True)) for cells in rows]
+    return _objects(rows_of_body(_json(text, str(file))))
 
 
 def from_json_lines(lines: Iterable[bytes], file: Path) -> Iterator[JsonObject]:
