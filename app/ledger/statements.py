@@ -6,7 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from sqlalchemy import Select, Text, or_, select, type_coerce
+import rfc8785
+from sqlalchemy import Select, Text, func, or_, select, type_coerce
 from sqlalchemy.orm import Session
 
 from app.core import limits
@@ -446,11 +447,13 @@ class EntryFilter:
         job_id: of the entries.
         actor: who caused the entries, or submitted what they belong to: a worker
             charges for a key.
+        purpose: that the submitter of a job stated: all entries of the job.
     """
 
     kinds: Collection[EntryKind] | None = None
     job_id: str | None = None
     actor: str | None = None
+    purpose: str | None = None
 
 
 def newest_entries(
@@ -498,6 +501,15 @@ def chosen_entries(account_id: str, chosen: EntryFilter) -> Select[EntryRow]:
         query = query.where(
             or_(EntryRow.actor == chosen.actor, EntryRow.job_id.in_(submitted))
         )
+    if chosen.purpose is not None:
+        stated = f'"purpose":{rfc8785.dumps(chosen.purpose).decode("utf-8")}'
+        details = type_coerce(EntryRow.details, Text)
+        # not LIKE, which ignores case on SQLite
+        of_purpose = select(EntryRow.job_id).where(
+            EntryRow.account_id == account_id,
+            func.replace(details, stated, "") != details,
+        )
+        query = query.where(EntryRow.job_id.in_(of_purpose))
     return query
 
 

@@ -217,12 +217,17 @@ class StatisticsTableOut(Answer):
 
 
 class StatisticsSummary(Answer):
+    """Released statistics in a list. ``half_widths``: of each table, as in its quote;
+    null where it depends on how many rows there are, and of profiles.
+    """
+
     id: str
     name: str | None
     dataset: str
     dataset_name: str
     statistics: list[str]
     titles: list[str]
+    half_widths: list[float | None]
     scope: JsonObject
     epochs: list[str]
     price: PriceOut

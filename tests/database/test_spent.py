@@ -13,10 +13,13 @@ from sqlalchemy import event as events
 
 from app.access.grants import Principal
 from app.core.errors import InvalidRequest, NotFound, RoleMissing
+from app.ledger.tables import EntryKind
 from app.services.jobs.show_jobs import cancel_job
 from app.services.keys import create_key, put_grant
 from app.services.ledger.balances import show_balance
+from app.services.ledger.history import Search, list_entries, search_entries
 from app.services.ledger.spent import show_spent
+from app.services.pagination import PageRequest
 from app.wire.keys import KeyIn
 from app.wire.ledger import SpentGroup, SpentOut
 from app.wire.training import TrainIn
@@ -191,3 +194,35 @@ def test_one_statement_reads_the_charges_and_nothing_is_locked(
     events.remove(database.engine, "before_cursor_execute", note)
     assert sum("sum(" in statement for statement in statements) == 1
     assert not any("FOR UPDATE" in statement for statement in statements)
+
+
+def test_the_ledger_lists_the_entries_of_exactly_one_purpose(
+    scene: Scene, ann: Principal
+) -> None:
+    run(scene)  # the job that waits
+    others = ("A Pilot", "a pilot é", 'as "purpose":"a pilot"', "100 %")
+    for purpose in others:
+        submit(scene, ann, "0.01", purpose=purpose)
+        run(scene)
+
+    def found(purpose: str, **only: Any) -> list[tuple[str, str | None]]:
+        """Kind and purpose of the entries, in both orders."""
+        search = Search(purpose=purpose, **only)
+        where = (scene.installation, ADMIN, scene.dataset_id)
+        entries = list_entries(*where, PageRequest(), search).entries
+        newest = search_entries(*where, search, PageRequest()).entries
+        shown = [entry.model_dump() for entry in entries]
+        assert shown == [item.entry.model_dump() for item in newest][::-1]
+        return [
+            (entry["kind"], entry.get("details", {}).get("purpose")) for entry in shown
+        ]
+
+    pilot = [("reserve", "a pilot"), ("charge", "a pilot")]
+    assert sorted(found("a pilot")) == sorted(2 * pilot)
+    for purpose in others:
+        assert found(purpose) == [("reserve", purpose), ("charge", purpose)]
+    # a reservation that ended without a charge, with its end
+    assert [kind for kind, _ in found("none")] == ["reserve", "void"]
+    assert found("a pilot", kinds=[EntryKind.CHARGE]) == 2 * pilot[1:]
+    for nothing in ("a pilo", "a%t", 'it waits"}'):
+        assert found(nothing) == []

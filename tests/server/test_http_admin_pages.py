@@ -234,7 +234,10 @@ def test_an_owner_decides_about_a_waiting_job_by_form(
         in browser.get("/ui/approvals").text
     )
     assert "/ui/approvals" in browser.get("/ui/jobs").text
-    assert "/ui/approvals" in browser.get("/").text
+    named = idle_server.admin.http.get(f"/datasets/{dataset}").json()["name"]
+    home = browser.get("/").text
+    assert "/ui/approvals" in home
+    assert f"test asked for rdt-ta on {named}" in section(home, "today")
     assert job in section(
         signed_in(idle_server, idle_server.admin).get("/ui/admin").text, "approvals"
     )
@@ -266,7 +269,6 @@ def test_an_owner_decides_about_a_waiting_job_by_form(
         "approve": ("Approved", "The job is queued: a worker charges its price before"),
         "reject": ("Rejected", "Its reservation was given back."),
     }[decision]
-    named = idle_server.admin.http.get(f"/datasets/{dataset}").json()["name"]
     answer = f'{said}: <a href="/ui/jobs/{job}">rdt-ta</a>, <span title="1 ε">1 ε</span> of {named}. {after}'
     assert answer in page
     assert said not in browser.get("/ui/approvals").text

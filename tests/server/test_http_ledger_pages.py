@@ -38,7 +38,8 @@ def _busy(server: Server) -> tuple[str, str]:
             f"/ledger/{dataset}/reservations", json=body, headers=new_idempotency_key()
         )
         assert answer.status_code == 201, answer.text
-    job: str = server.submitted(dataset, epsilon="0.125").json()["job_id"]
+    submitted = server.submitted(dataset, epsilon="0.125", purpose="a pilot")
+    job: str = submitted.json()["job_id"]
     admin.delete(f"/jobs/{job}").raise_for_status()
     admin.post(
         f"/ledger/{dataset}/cap", json={"cap": "9", "reason": "the board agreed"}
@@ -171,6 +172,7 @@ def test_the_api_searches_as_the_page_does_and_lists_in_order(
             {"key": idle_server.admin.id, "kind": "void"},
         ),
         ({"scope": '{"shard": [1]}'}, {"cell": "shard=1"}),
+        ({"purpose": "a pilot"}, {"purpose": " a pilot "}),
     ]
     for query, fields in searches:
         listed = admin.get(path, params=query).json()["entries"]

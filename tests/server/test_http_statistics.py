@@ -326,6 +326,17 @@ def test_statistics_are_listed_and_shown_to_those_who_may_train(
     assert [(s["id"], s["name"], s["statistics"]) for s in listed["statistics"]] == [
         (shown["id"], "incomes", ["count"])
     ]
+    every = _released(server, dataset["id"], epsilon="1", tables=TABLES)
+    quote = server.admin.http.post(
+        f"/datasets/{dataset['id']}/statistics/quote",
+        json={"epsilon": "1", "tables": TABLES},
+    ).json()
+    known = [table["half_width"] for table in quote["tables"]]
+    # of groups and of some rows, the error of a mean and a variance depends on rows
+    assert known[4:] == [None, None]
+    assert None not in known[:4]
+    newest = server.admin.http.get(f"/datasets/{dataset['id']}/statistics").json()
+    assert newest["statistics"][0]["half_widths"] == every["half_widths"] == known
     page = signed_in(server, server.admin).get(f"/ui/jobs/{shown['job_id']}").text
     assert f'href="/ui/statistics/{shown["id"]}"' in page
     path = f"/statistics/{shown['id']}"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from app.api.pages import statistics
-from grovekeeper_common.number_words import estimate_in_words
+from grovekeeper_common.number_words import error_in_words, estimate_in_words
 from tests.support.databases import on_one_server
 from tests.support.pages import fields, signed_in, text_of
 from tests.support.server import Server, new_idempotency_key
@@ -90,7 +90,9 @@ def test_statistics_are_listed_for_those_who_may_train(server: Server) -> None:
     assert named["id"] not in first.text
     assert "Next page" in text_of(first)
     listed = text_of(browser.get(path))
-    assert "ages histogram the whole dataset 1 ε none stated " in listed
+    [half_width] = named["half_widths"]
+    said = f"± {error_in_words(half_width)}"
+    assert f"ages histogram the whole dataset {said} 1 ε none stated " in listed
     pages = (
         path,
         f"/ui/statistics/{named['id']}",

@@ -7,7 +7,6 @@ verification.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Literal, get_args
 
 from fastapi import APIRouter, Query, Response
@@ -35,7 +34,7 @@ from app.services.ledger.evidence import verify_acts
 from app.services.pagination import PageRequest
 from app.wire.acts import ActKind
 from app.wire.base import Reference
-from app.wire.keys import KeyIn, KeyOut, RotationIn
+from app.wire.keys import KeyIn, RotationIn
 from grovekeeper_forests import limits as forest_limits
 
 admin_pages = APIRouter(prefix="/ui/admin", route_class=BodyRoute)
@@ -81,11 +80,11 @@ def list_keys(
     """
     name = name.strip()
     listed = keys.list_keys(*visit.by, page, part=name or None)
-    now = stamps.to_text(stamps.now())
     is_issue = visit.refused_form == "keys"
     return visit.page(
         "keys",
-        keys=[_shown_key(key, visit.caller.key_id, now) for key in listed.keys],
+        keys=listed.keys,
+        now=stamps.to_text(stamps.now()),
         name=name,
         following=listed.next,
         roles=[
@@ -94,42 +93,6 @@ def list_keys(
         ],
         is_issue=is_issue,
         expires_at=visit.sent.get("expires_at", "") if is_issue else "",
-    )
-
-
-@dataclass(frozen=True)
-class _ShownKey:
-    """A key in the list.
-
-    Attributes:
-        roles: its global roles, in words.
-        state: when it ends or ended, in words, which ``ends_at`` follows.
-    """
-
-    key: KeyOut
-    roles: str
-    is_own: bool
-    has_ended: bool
-    state: str
-    ends_at: str | None
-
-
-def _shown_key(key: KeyOut, reader: str, now: str) -> _ShownKey:
-    ends_at = key.revoked_at or key.expires_at
-    has_ended = ends_at is not None and (key.revoked_at is not None or ends_at <= now)
-    if key.revoked_at:
-        state = "revoked"
-    elif has_ended:
-        state = "expired"
-    else:
-        state = "until" if ends_at else "does not expire"
-    return _ShownKey(
-        key=key,
-        roles=", ".join(key.roles) or "none",
-        is_own=key.id == reader,
-        has_ended=has_ended,
-        state=state,
-        ends_at=ends_at,
     )
 
 

@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Response
 from fastapi.responses import RedirectResponse
 
-from app.api.pages.home_view import budget_row, lines_of, needs_of
+from app.api.pages.home_view import budget_row, needs_of
 from app.api.pages.rendering import Visitor
 from app.api.pages.views import may_declare
 from app.api.requests import BodyRoute
@@ -22,7 +22,6 @@ def show_home(visit: Visitor) -> Response:
         needs=needs_of(found),
         n_decisions=len(found.approvals) + len(found.proposals),
         budgets=list(map(budget_row, found.budgets)),
-        lines=lines_of(found.recent),
         may_declare=may_declare(visit.caller),
     )
 

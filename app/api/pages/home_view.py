@@ -1,6 +1,5 @@
 """Prepares the first page: what needs the caller, the jobs of a day, and budgets."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from app.api.pages import words
@@ -9,7 +8,6 @@ from app.wire.attention import AttentionOut, BudgetOut, ExpiringKey, RulesPropos
 from app.wire.jobs import ListedJob
 from grovekeeper_common.job_words import HOLDS
 from grovekeeper_common.limit_words import limit_in_words
-from grovekeeper_forests.amounts import SYMBOLS
 
 
 @dataclass(frozen=True)
@@ -55,7 +53,7 @@ def _approval(job: ApprovalOut) -> Need:
         "amber",
         "waiting",
         f"Decide: {_name(job)}, {prices}",
-        f"Asked by {who_submitted(job)} on {words.minute(job.submitted_at)} UTC.{purpose} "
+        f"Asked by {_submitter(job)} on {words.minute(job.submitted_at)} UTC.{purpose} "
         f"Without a decision it ends on {words.minute(job.expires_at)} UTC.",
         "/ui/approvals",
         "Decide",
@@ -78,7 +76,7 @@ def _proposal(proposal: RulesProposal) -> Need:
 
 def _submission(job: ListedJob) -> str:
     at = words.minute(job.submitted_at)
-    return f"On {job.dataset_name}, submitted by {who_submitted(job)} on {at} UTC."
+    return f"On {job.dataset_name}, submitted by {_submitter(job)} on {at} UTC."
 
 
 def _held(job: ListedJob) -> Need:
@@ -144,52 +142,11 @@ def _fate(job: ListedJob) -> str:
     return "nothing was charged"
 
 
-def who_submitted(job: ApprovalOut | ListedJob) -> str:
+def _submitter(job: ApprovalOut | ListedJob) -> str:
     """The name of the key that submitted a job, where the reader may know it; else its
     id.
     """
     return job.submitted_by_name or job.submitted_by
-
-
-@dataclass(frozen=True)
-class Line:
-    """A job of the last day.
-
-    Attributes:
-        text: what happened, as the start of a sentence.
-        amount: what was charged; empty for a job that is not charged.
-    """
-
-    path: str
-    at: str
-    text: str
-    amount: str
-
-
-_DID: Mapping[str, str] = {
-    "waiting": "asked for",
-    "queued": "queued",
-    "running": "runs",
-    "succeeded": "ran",
-    "failed": "ran, and it failed:",
-    "cancelled": "cancelled",
-}
-"""What the submitter of a job did, by the state of the job."""
-
-
-def lines_of(jobs: Sequence[ListedJob]) -> list[Line]:
-    """The jobs of the last day, newest first."""
-    lines = []
-    for job in jobs:
-        did = f"{who_submitted(job)} {_DID[job.state]} {_name(job)}"
-        line = Line(
-            f"/ui/jobs/{job.id}",
-            job.submitted_at,
-            f"{did} on {job.dataset_name}",
-            words.price(job.price) if job.charged else "",
-        )
-        lines.append(line)
-    return lines
 
 
 @dataclass(frozen=True)
@@ -199,49 +156,28 @@ class BudgetRow:
     Attributes:
         fits: the largest ε of one job that fits now; ``nothing`` if none does.
         why: which limit decides; empty where the cap leaves something.
-        tone: the colour of the state, which has an ``icon``.
+        state: of the dataset, in words.
     """
 
     budget: BudgetOut
-    words: str
-    left: str
     fits: str
     why: str
     state: str
-    tone: str
-    icon: str
 
 
 def budget_row(budget: BudgetOut) -> BudgetRow:
     """A dataset as its row in a table of budgets."""
-    account, symbol = budget.account, SYMBOLS[budget.account.unit]
     fits, why = f"ε = {words.left(budget.largest_that_fits)}", ""
     if budget.largest_that_fits == "0":
         fits = "nothing"
     if budget.limited_by != "cap" or budget.largest_that_fits == "0":
         why = f"limited by {limit_in_words(budget.limited_by, budget.population)}"
-    reserved = ""
-    if account.reserved != "0":
-        reserved = f", {account.reserved} reserved"
-    state, tone, icon = _state(budget)
-    return BudgetRow(
-        budget,
-        f"{account.charged} of {account.cap} {symbol} charged{reserved}",
-        f"{account.remaining} {symbol}",
-        fits,
-        why,
-        state,
-        tone,
-        icon,
-    )
+    return BudgetRow(budget, fits, why, _state(budget))
 
 
-def _state(budget: BudgetOut) -> tuple[str, str, str]:
-    """The state of a dataset in words, with the colour and the icon of the words."""
+def _state(budget: BudgetOut) -> str:
     if budget.limited_by == "frozen":
-        return "frozen", "", "lock"
+        return "frozen"
     if not budget.has_rows:
-        return "no rows yet", "", "upload"
-    if budget.largest_that_fits == "0":
-        return "nothing fits", "red", "failed"
-    return "active", "calm", "ok"
+        return "no rows yet"
+    return "nothing fits" if budget.largest_that_fits == "0" else "active"

@@ -9,7 +9,6 @@ from fastapi import APIRouter, Response
 from app.api.pages import words
 from app.api.pages.dataset_view import Tab, tabs_of
 from app.api.pages.forms import Form, acts, checked, typed
-from app.api.pages.home_view import who_submitted
 from app.api.pages.rendering import Visit, Visitor
 from app.api.requests import BodyRoute, NameFilter, Page
 from app.api.streams import job_events
@@ -45,7 +44,7 @@ def list_jobs(
     fields = {"dataset": "" if of is None else of.id, "state": state or ""}
     return visit.page(
         "jobs",
-        jobs=[(job, who_submitted(job)) for job in listed.jobs],
+        jobs=listed.jobs,
         following=listed.next,
         undecided=undecided,
         of=of,

@@ -68,6 +68,7 @@ class SearchFields(BaseModel):
     job: Reference = ""
     key: Reference = ""
     cell: Annotated[str, Field(max_length=limits.MAX_CELL_CHARS)] = ""
+    purpose: Annotated[str, Field(max_length=limits.MAX_SENTENCE_CHARS)] = ""
 
 
 @ledger_pages.get("/{account}")
@@ -90,6 +91,7 @@ def show_account(
         job_id=fields.job.strip() or None,
         actor=fields.key.strip() or None,
         scope=scopes.get(fields.cell),
+        purpose=fields.purpose.strip() or None,
     )
     entries = history.search_entries(*visit.by, account, search, page)
     kind = balance["kind"]

@@ -45,6 +45,7 @@ class SummaryRow:
     path: str
     name: str
     kinds: str
+    errors: str
 
 
 def name_of(released: StatisticsSummary) -> str:
@@ -57,7 +58,8 @@ def summary_row(released: StatisticsSummary) -> SummaryRow:
     kinds = ", ".join(dict.fromkeys(released.statistics))
     folder = "profiles" if kinds == PROFILE else "statistics"
     path = f"/ui/{folder}/{released.id}"
-    return SummaryRow(released, path, name_of(released), kinds)
+    errors = statistic_words.errors(released.model_dump())
+    return SummaryRow(released, path, name_of(released), kinds, errors)
 
 
 def columns_by_kind(schema: JsonMapping) -> list[tuple[str, list[str]]]:

@@ -41,6 +41,9 @@ ledger_routes = APIRouter(prefix="/ledger", tags=["ledger"], route_class=BodyRou
 _Id: TypeAlias = Annotated[str | None, Query(max_length=limits.MAX_REFERENCE_CHARS)]
 
 
+_Purpose: TypeAlias = Annotated[str | None, Query(max_length=limits.MAX_SENTENCE_CHARS)]
+
+
 _ScopeText: TypeAlias = Annotated[str | None, Query(max_length=limits.MAX_SCOPE_CHARS)]
 
 
@@ -73,10 +76,11 @@ def _search(
     job: _Id = None,
     actor: _Id = None,
     scope: _ScopeText = None,
+    purpose: _Purpose = None,
 ) -> Search:
     """The entries that a request asks for; all of them without a parameter."""
     kinds = None if kind is None else [EntryKind(kind)]
-    return Search(kinds=kinds, job_id=job, actor=actor, scope=_scope(scope))
+    return Search(kinds, job, actor, _scope(scope), purpose)
 
 
 @ledger_routes.get("", responses=documented(RoleMissing))

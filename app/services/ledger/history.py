@@ -218,12 +218,14 @@ class Search:
         actor: id or name of the key that caused entries, or submitted the jobs that
             they belong to; or ``worker`` or ``sweeper``.
         scope: cells of a dataset: entries that cover a part of them.
+        purpose: entries of the jobs that were submitted for it.
     """
 
     kinds: Collection[EntryKind] | None = None
     job_id: str | None = None
     actor: str | None = None
     scope: Mapping[str, object] | None = None
+    purpose: str | None = None
 
     def by_fields(
         self, session: Session, principal: Principal, account: Account
@@ -245,7 +247,7 @@ class Search:
             actor = principal.key_id
         elif self.actor is not None:
             actor = _actor(session, principal, account, self.actor)
-        return EntryFilter(kinds=kinds, job_id=self.job_id, actor=actor)
+        return EntryFilter(kinds, self.job_id, actor, self.purpose)
 
 
 _OF_SUBMISSIONS = frozenset(

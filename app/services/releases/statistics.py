@@ -245,10 +245,15 @@ def _summary(row: ReleaseRow) -> StatisticsSummary:
 
 def _names(row: ReleaseRow) -> dict[str, Any]:
     if row.kind == PROFILE:
-        return {"statistics": [PROFILE], "titles": ["Profile"]}
-    planned = row.facts["statistics"]["plan"]["tables"]
-    kinds = [table["statistic"] for table in planned]
-    return {"statistics": kinds, "titles": list(map(statistic_words.title, planned))}
+        return {"statistics": [PROFILE], "titles": ["Profile"], "half_widths": [None]}
+    # without a declared size, which may have changed since
+    quoted = table_quotes(_released(row).plan, None)
+    tables = [quote.table for quote in quoted]
+    return {
+        "statistics": [table["statistic"] for table in tables],
+        "titles": list(map(statistic_words.title, tables)),
+        "half_widths": [quote.half_width for quote in quoted],
+    }
 
 
 def tables_out(released: Statistics) -> list[StatisticsTableOut]:

@@ -748,7 +748,8 @@ class Client(Calls):
         Args:
             account: a dataset, by id or name, or a population.
             search: ``kind`` of entries, ``job`` (or reservation), ``actor`` (a key),
-                ``scope`` (cells of which an entry covers some). All entries by default.
+                ``scope`` (cells of which an entry covers some), ``purpose`` of a job.
+                All entries by default.
         """
         listed: JsonObject = {"entries": [], "actors": {}, "jobs": {}}
         for page in self._entry_pages(account, **search):
@@ -765,11 +766,14 @@ class Client(Calls):
         job: str | None = None,
         actor: str | None = None,
         scope: JsonMapping | None = None,
+        purpose: str | None = None,
     ) -> Iterator[JsonObject]:
         cells = None if scope is None else json.dumps(scope)
         path = f"/ledger/{segment(account)}/entries"
         by = None if actor is None else key_reference(actor)
-        return self._whole_pages(path, kind=kind, job=job, actor=by, scope=cells)
+        return self._whole_pages(
+            path, kind=kind, job=job, actor=by, scope=cells, purpose=purpose
+        )
 
     def export_ledger(
         self, account: str, file: Path, *, export_format: str = "jsonl"

@@ -44,6 +44,17 @@ def title(table: JsonMapping) -> str:
     return f"{table['statistic']}{of}{crossed}{by}{where}"
 
 
+def errors(released: JsonMapping) -> str:
+    """The 95 % half widths of released tables; a dash where they depend on rows."""
+    words = []
+    for statistic, width in zip(
+        released["statistics"], released["half_widths"], strict=True
+    ):
+        rank = " in rank" if statistic in ("median", "quantiles") else ""
+        words.append("–" if width is None else f"± {error_in_words(width)}{rank}")
+    return ", ".join(words)
+
+
 def conditions_in_words(table: JsonMapping) -> str:
     """Which rows a table reads; no text where it reads all."""
     return " and ".join(map(_condition_in_words, table["where"]))

@@ -15,7 +15,7 @@ from app.api.pages.dataset_view import (
     shown_uploads,
 )
 from app.api.pages.declaration_view import review_of, shown_step
-from app.api.pages.home_view import budget_row, lines_of, needs_of
+from app.api.pages.home_view import budget_row, needs_of
 from app.api.pages.ledger_view import entry_table
 from app.api.pages.model_view import (
     compared_features,
@@ -241,7 +241,10 @@ def test_a_row_of_budgets_says_what_fits(
 ) -> None:
     row = budget_row(_budget(largest, limited_by))
     assert (row.fits, row.why, row.state) == (fits, why, state)
-    assert (row.words, row.left) == ("1.25 of 3 ε charged, 0.5 reserved", "1.25 ε")
+    parts: Any = _environment().get_template("parts.html").module
+    shown = " ".join(Markup(parts.budget_table("", [row])).striptags().split())
+    assert "1.25 of 3 ε charged, 0.5 reserved ends about 2027-01-29 1.25 ε" in shown
+    assert f"{state} analyst" in shown
     assert budget_row(_budget("1", "cap", has_rows=False)).state == "no rows yet"
 
 
@@ -328,14 +331,6 @@ def test_what_needs_a_caller_is_said_in_words_with_the_amount() -> None:
     assert "by ben" in needs[2].sentence
     assert "by key_b" in needs[3].sentence
     assert [need.is_decision for need in needs] == [True, *[False] * 5]
-
-
-def test_jobs_of_the_last_day_say_who_did_what_and_what_was_charged() -> None:
-    lines = lines_of([_job(), _job(state="queued", charged=False)])
-    assert [(line.text, line.amount) for line in lines] == [
-        ("ben ran, and it failed: rpf on census", "0.25 ε"),
-        ("ben queued rpf on census", ""),
-    ]
 
 
 def _cells(*names: int) -> list[CellOut]:

@@ -438,3 +438,8 @@ def test_a_quote_of_an_error_says_how_far_noise_moves_it(
         "metrics": ["mae"],
         "scope": {},
     }
+
+
+def test_entries_are_listed_by_purpose(run: Run, service: Any) -> None:
+    assert run("ledger", "entries", "census", "--purpose", "a pilot").exit_code == 0
+    assert service.requests[-1].url.params["purpose"] == "a pilot"

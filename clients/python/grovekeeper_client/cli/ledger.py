@@ -235,25 +235,27 @@ def cap(
     output.hint(f"grovekeeper ledger show {account}")
 
 
-@app.command("entries")
-def entries(
-    call: Remote,
-    account: AccountArgument,
+@dataclass(frozen=True)
+class EntryOptions:
+    """Which entries are shown."""
+
     kind: str | None = option(
         "Only open, reserve, charge, void, expire, cap, join, load or state."
-    ),
-    job: str | None = option("Of a job or a reservation."),
-    actor: str | None = option("Of a key, by id or name; or of worker or sweeper."),
-    scope: ScopeOption = None,
-) -> None:
+    )
+    job: str | None = option("Of a job or a reservation.")
+    actor: str | None = option("Of a key, by id or name; or of worker or sweeper.")
+    scope: ScopeOption = None
+    purpose: str | None = option("Of the jobs that were submitted for it.")
+
+
+@app.command("entries")
+def entries(call: Remote, account: AccountArgument, chosen: EntryOptions) -> None:
     """Show the entries of an account, the oldest first: all of them, or those that the
     options choose.
     """
     with call.client() as client:
-        cells = read_scope(scope, partial(client.dataset, account)) or None
-        listed = client.entry_list(
-            account, kind=kind, job=job, actor=actor, scope=cells
-        )
+        cells = read_scope(chosen.scope, partial(client.dataset, account)) or None
+        listed = client.entry_list(account, **vars(chosen) | {"scope": cells})
     call.output.answer(listed)
     show_entries(call.output, listed)
 

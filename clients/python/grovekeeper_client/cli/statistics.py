@@ -32,6 +32,7 @@ from grovekeeper_client.cli.command import (
 )
 from grovekeeper_client.cli.jobs import price_of, show_head, show_quote, submit
 from grovekeeper_client.cli.output import Output
+from grovekeeper_common import statistic_words
 from grovekeeper_common.json_types import JsonObject
 from grovekeeper_common.number_words import error_in_words, estimate_in_words
 from grovekeeper_common.statistic_words import (
@@ -246,6 +247,7 @@ def list_statistics(call: Remote, dataset: DatasetArgument) -> None:
             "id": "id",
             "name": "name",
             "statistics": "titles",
+            "error (95 %)": statistic_words.errors,
             "price": price_of,
             "released": "created_at",
         },
