@@ -180,6 +180,7 @@ _BLANKS = "blanks around the declared value"
 _CASE = "the declared value in other letters (upper or lower case)"
 _POINT = "whole numbers written with a point, such as 1.0; pandas writes them so where cells of the column are empty"
 _NO_POINT = "whole numbers written without the point of the declared value, such as 1 in place of 1.0"
+_SHEET = 'a spreadsheet\'s signs of a text around the declared value (="0123"); write the value alone'
 _ZEROS = "leading zeros are absent or superfluous; spreadsheets drop them"
 
 _TRUTHS = frozenset(
@@ -469,6 +470,8 @@ def _why_undeclared(declared: Sequence[str]) -> Callable[[str], str | None]:
             return _TRUTH
         if text.isdigit() and text.lstrip("0") in without_zeros:
             return _ZEROS
+        if text.lstrip("='").strip('"') in values:
+            return _SHEET
         return None
 
     return why

@@ -269,6 +269,8 @@ def test_what_is_not_declared_has_a_suspected_cause(
         (("TRUE", "FALSE"), ["1", "0"], "truth values"), (("01067", "10115"), ["1067"], "leading zeros"),
         (("1067",), ["01067"], "leading zeros"), (("True", "False"), ["true"], "other letters"),
         (("1.0", "2.0"), ["1", "2"], "without the point"),
+        (("00123", "I10"), ['="00123"', '="I10"'], "spreadsheet's signs"),
+        (("00123",), ["'00123"], "spreadsheet's signs"),
         (("a", "b"), ["true"], None), (("Zürich",), ["Zu\u0308rich"], "other letters"),
     ],
 )  # fmt: skip

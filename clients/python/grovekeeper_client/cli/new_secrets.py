@@ -89,17 +89,17 @@ def hand_over(
     remedy = (
         f"it is lost, replace it: {again}" if kept_in is None else f"{kept_in} has it"
     )
-    if stream is None:
-        try:
+    try:
+        if stream is None:
             output.answer(answer)
             output.say(f"{answer[member]}\n{_ONCE}")
-        except OSError as error:
-            raise _not_written(output, answer["id"], error, remedy) from error
-        return
-    try:
+            return
         _save(stream, answer[member])
     except OSError as error:
-        raise _not_written(output, answer["id"], error, remedy) from error
+        output.complain(
+            f"done, but the secret of {answer['id']} could not be written: {error.strerror}; {remedy}"
+        )
+        raise typer.Exit(ExitCode.SECRET_NOT_WRITTEN) from error
     saved = f"saved the secret of {answer['id']} to {stream.name}"
     try:
         output.answer(answer | {member: None, "file": str(stream.name)})
@@ -125,15 +125,3 @@ def _write_over(stream: FileIO, data: bytes) -> None:
     while left:
         left = left[stream.write(left) :]
     os.fsync(stream.fileno())
-
-
-def _not_written(
-    output: Output, made_id: str, error: OSError, remedy: str
-) -> typer.Exit:
-    """Says on stderr that the call has succeeded and its secret was not handed over;
-    gives the end of the command.
-    """
-    output.complain(
-        f"done, but the secret of {made_id} could not be written: {error.strerror}; {remedy}"
-    )
-    return typer.Exit(ExitCode.SECRET_NOT_WRITTEN)
