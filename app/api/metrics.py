@@ -68,30 +68,23 @@ class Metrics(Collector):
             self.requests.counts(),
         )
         yield _histogram(self.durations)
-        admissions: Counter[tuple[str]] = Counter()
+        admissions: Counter[str] = Counter()
         for outcome, number in self._installation.admissions.counts().items():
-            admissions[(_outcome(outcome),)] += number
+            admissions[_outcome(outcome)] += number
         yield _counter(
             "admissions",
             "Requests that spend budget, by outcome",
             ("outcome",),
             admissions,
         )
-        changed = {
-            (kind,): number
-            for kind, number in self._installation.changed_cells.counts().items()
-        }
+        changed = self._installation.changed_cells.counts()
         meaning = "Cells of rows to predict that were clamped to the declared bounds, or whose category is undeclared"
         yield _counter("changed_cells", meaning, ("change",), changed)
-        errors = {
-            (kind,): number
-            for kind, number in self._installation.database.errors.counts().items()
-        }
         yield _counter(
             "database_errors",
             "Transactions that the database ended with an error",
             ("kind",),
-            errors,
+            self._installation.database.errors.counts(),
         )
 
     def _observe(self) -> Observed:
@@ -109,12 +102,11 @@ class Metrics(Collector):
 
 
 def _of_installation(observed: Observed) -> Iterator[core.Metric]:
-    states = {(state.value,): number for state, number in observed.jobs.items()}
     yield _gauge(
         "jobs",
         "Jobs in the queue, and jobs that wait for an approval",
         ("state",),
-        states,
+        observed.jobs,
     )
     wait_s = {(): observed.longest_wait_s}
     yield _gauge(
@@ -129,12 +121,11 @@ def _of_installation(observed: Observed) -> Iterator[core.Metric]:
         (),
         {(): observed.workers},
     )
-    failed = {(reason.value,): number for reason, number in observed.failed.items()}
     yield _gauge(
         "failed_jobs",
         "Jobs that failed, by reason",
         ("reason",),
-        failed,
+        observed.failed,
     )
     yield _gauge(
         "deliveries",
@@ -149,7 +140,7 @@ def _of_installation(observed: Observed) -> Iterator[core.Metric]:
         {(): observed.accounts},
     )
     near_cap = {
-        (f"{float(share):g}",): number for share, number in observed.near_cap.items()
+        f"{float(share):g}": number for share, number in observed.near_cap.items()
     }
     yield _gauge(
         "accounts_near_cap",
@@ -197,10 +188,12 @@ def _family(
     numbers: Mapping[Any, int],
 ) -> core.Metric:
     """A metric with its time series: numbers by the values of the labels, in their
-    order.
+    order; by the value itself of a single label.
     """
     family = kind(f"grovekeeper_{name}", meaning, labels=labels)
     for values, number in sorted(numbers.items()):
+        if isinstance(values, str):
+            values = (str(values),)
         family.add_metric(values, number)
     return family
 

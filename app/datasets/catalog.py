@@ -149,6 +149,11 @@ class Dataset:
     def name(self) -> str:
         return self.row.name
 
+    @property
+    def named(self) -> dict[str, str]:
+        """The members of an answer that name the dataset."""
+        return {"dataset": self.id, "dataset_name": self.name}
+
     @kept_property
     def schema(self) -> Schema:
         return Schema.from_json(self.row.schema)

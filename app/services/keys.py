@@ -336,9 +336,7 @@ def list_grants(
             lambda item: item[0].key_id,
         )
         listed = [_listed(grant, key) for grant, key in shown]
-        return GrantList(
-            dataset=dataset.id, dataset_name=dataset.name, grants=listed, next=following
-        )
+        return GrantList(**dataset.named, grants=listed, next=following)
 
 
 def names_of_keys(
@@ -408,9 +406,7 @@ def put_grant(
             key=key_id,
             role=role,
         )
-        return GrantOut(
-            dataset=dataset.id, dataset_name=dataset.name, key_id=key_id, role=role
-        )
+        return GrantOut(**dataset.named, key_id=key_id, role=role)
 
 
 def remove_grant(

@@ -471,9 +471,7 @@ def put_alias(
                 model=row.id,
             )
     wait_for_revocation()
-    return AliasOut(
-        dataset=dataset.id, dataset_name=dataset.name, etag=_etag(move), **_facts(move)
-    )
+    return AliasOut(**dataset.named, etag=_etag(move), **_facts(move))
 
 
 def remove_alias(
@@ -532,8 +530,7 @@ def list_aliases(
         )
         listed = [ListedAlias(**_facts(row)) for row in shown]
         return AliasList(
-            dataset=dataset.id,
-            dataset_name=dataset.name,
+            **dataset.named,
             aliases=listed,
             next=following,
         )
@@ -564,8 +561,7 @@ def show_alias(
             lambda row: str(row.number),
         )
         return AliasHistory(
-            dataset=dataset.id,
-            dataset_name=dataset.name,
+            **dataset.named,
             alias=alias,
             model_id=last.model_id,
             etag=_etag(last),

@@ -255,8 +255,7 @@ def erase_upload(
             places = _freed_places(installation, principal, dataset.id, upload)
             stays = f"{STAYS} {_OF_PLACES[places]}"
     return UploadErasureOut(
-        dataset=dataset.id,
-        dataset_name=dataset.name,
+        **dataset.named,
         epoch=upload,
         erased_at=stamps.to_text(erased_at),
         places=places,

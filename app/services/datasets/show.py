@@ -242,8 +242,7 @@ def list_uploads(
         stored = stored_uploads(installation, dataset.id, ids, key=key)
         rows = {epoch: upload.n_rows for epoch, upload in stored.items()}
     return UploadList(
-        dataset=dataset.id,
-        dataset_name=dataset.name,
+        **dataset.named,
         uploads=[
             ListedUpload.model_validate({**_epoch(epoch), "rows": rows.get(epoch.id)})
             for epoch in shown
@@ -286,8 +285,7 @@ def show_overlaps(
     except FileNotFoundError:  # a dataset was erased meanwhile
         raise Unavailable("a dataset is being erased") from None
     return OverlapOut(
-        dataset=dataset.id,
-        dataset_name=dataset.name,
+        **dataset.named,
         population=dataset.row.population,
         epochs=[_overlap_out(epoch, overlaps.get(epoch.id), facts) for epoch in epochs],
     )

@@ -218,8 +218,7 @@ def _erase(
             store, dataset.id, epochs, key=key, row_id=unit.row_id
         )
     return ErasureOut(
-        dataset=dataset.id,
-        dataset_name=dataset.name,
+        **dataset.named,
         act=entry.sequence,
         at=entry.at,
         erased=n_erased if is_owner else None,

@@ -255,8 +255,7 @@ def quote_external(
     if charge.delta:
         delta_remaining = accountants.delta_text(charge.delta_room)
     return ExternalQuote(
-        dataset=dataset.id,
-        dataset_name=dataset.name,
+        **dataset.named,
         scope=charge.scope.to_json(),
         price=_price_out(charge.amount, charge.delta),
         odds=odds_by_change(charge.amount, adjacency, SplitDelta(delta, delta)),
@@ -395,8 +394,7 @@ def _reservation_out(
     per = details["per"]
     return ReservationOut(
         reservation_id=row.id,
-        dataset=dataset.id,
-        dataset_name=dataset.name,
+        **dataset.named,
         state=cast(Literal["reserved", "charged", "void", "expired"], row.state),
         scope=row.scope,
         price=_price_out(
