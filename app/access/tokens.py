@@ -436,7 +436,8 @@ def _token(claims: JsonMapping, rules: TokenRules, *, at: datetime) -> Token:
         raise _refused("audience")
     if not isinstance(subject, str) or _SUBJECT.fullmatch(subject) is None:
         raise _refused("subject")
-    issued_s, expires_s = _seconds(claims.get("iat")), _seconds(claims.get("exp"))
+    issued_s = _seconds(claims.get("iat"))
+    expires_s = _seconds(claims.get("exp"))
     latest_s = at.timestamp() + limits.TOKEN_LEEWAY_S
     if not 0 < expires_s - issued_s <= rules.max_lifetime_s:
         raise _refused("lifetime")

@@ -342,7 +342,8 @@ class Incoming:
         return message
 
     async def _confirm_key(self) -> None:
-        process, request = self._scope["app"].state, self._scope["state"]
+        process = self._scope["app"].state
+        request = self._scope["state"]
         self._key_age_s = 0.0
         if "principal" in request:
             request["principal"] = await process.capacities.run(

@@ -52,7 +52,8 @@ def _refuse_password(name: str, address: str) -> None:
     """
     parsed = parse_url(address)
     if parsed.password or not _PASSWORDS.isdisjoint(parsed.query):
-        flag, variable = f"--{name.replace('_', '-')}", f"{PREFIX}{name.upper()}"
+        flag = f"--{name.replace('_', '-')}"
+        variable = f"{PREFIX}{name.upper()}"
         raise WrongUse(
             f"{flag} takes no password, because other accounts of this machine can read it there: set {variable} to "
             f"the whole address, or {variable}_FILE to the name of a file with it"
@@ -290,10 +291,8 @@ def move(
 @db.command("status")
 def status(call: HomeOptions) -> None:
     """Show the database's revision. Exits with 1 if it is not the newest."""
-    current, head = (
-        revisions.current_revision(call.settings().database_url),
-        revisions.head_revision(),
-    )
+    current = revisions.current_revision(call.settings().database_url)
+    head = revisions.head_revision()
     call.output.json({"revision": current, "newest": head, "current": current == head})
     call.output.say(
         f"the database is at revision {current or 'none'}; the newest is {head}"

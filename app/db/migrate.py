@@ -139,7 +139,8 @@ def _require_released(connection: Connection) -> None:
             for column in columns ^ present.get(table, set()):
                 wrong.add(f"{table}.{column}")
     else:
-        claim, wrong = "has no revision", expected.keys() & present.keys()
+        claim = "has no revision"
+        wrong = expected.keys() & present.keys()
     if wrong:
         examples = ", ".join(sorted(wrong)[:3])
         raise InstallationError(

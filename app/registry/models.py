@@ -27,7 +27,8 @@ from app.registry.tables import (
 from grovekeeper_common.json_types import JsonMapping, JsonObject
 from grovekeeper_forests.releases.names import MODEL
 
-_EPOCH, _TICK = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TICK = timedelta(microseconds=1)
 
 _CURSOR = re.compile(r"([0-9]{1,16})\.(md_[A-Za-z0-9_-]+)", re.ASCII)
 """Microseconds since the epoch, which have sixteen digits until the year 2286, and the

@@ -46,7 +46,8 @@ def of_large_amount(
     if amount.steps <= _price_of_large_epsilon(amount.accountant, delta):
         return []
     odds = odds_words.percent(right_guesses(amount))
-    change, known = odds_words.guessed(adjacency.value, _UNIT), odds_words.known(_UNIT)
+    change = odds_words.guessed(adjacency.value, _UNIT)
+    known = odds_words.known(_UNIT)
     return [_LITTLE_PROMISED.format(known=known, change=change, odds=odds)]
 
 

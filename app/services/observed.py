@@ -59,9 +59,11 @@ def observe(installation: Installation, heads: Heads) -> Observed:
     """Reads the facts in several short transactions."""
     with installation.database.read() as session:
         sizes = tables.sizes(session)
-        jobs, failed = queue.counts(session, WAITING), queue.failed(session)
+        jobs = queue.counts(session, WAITING)
+        failed = queue.failed(session)
         deliveries = outbox.n_waiting_in_all(session)
-        at, since = installation.database.now(session), queue.oldest_wait(session)
+        at = installation.database.now(session)
+        since = queue.oldest_wait(session)
         wait_s = 0 if since is None else max(int((at - since).total_seconds()), 0)
         n_workers = queue.n_workers(session, at=at)
     spent = list(_shares_spent(installation))

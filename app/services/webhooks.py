@@ -284,10 +284,8 @@ def _due(
 ) -> list[tuple[str, str]]:
     with installation.database.read() as session:
         at = installation.database.now(session)
-        due, has_ended_secrets = (
-            outbox.due(session, at=at, without=without),
-            outbox.has_ended_secrets(session, at=at),
-        )
+        due = outbox.due(session, at=at, without=without)
+        has_ended_secrets = outbox.has_ended_secrets(session, at=at)
     if has_ended_secrets:
         with installation.database.write() as session:
             outbox.remove_ended_secrets(session, at=at)

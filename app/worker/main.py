@@ -84,7 +84,8 @@ def _seen(installation: Installation, cannot_load: threading.Event) -> Iterator[
     """Notes that this process can run jobs, at an interval that no job changes, so that
     metrics can count it.
     """
-    database, worker_id = installation.database, stamps.new(stamps.PROCESS)
+    database = installation.database
+    worker_id = stamps.new(stamps.PROCESS)
 
     def note(_: threading.Event) -> None:
         if revisions.is_current(database):

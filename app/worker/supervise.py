@@ -194,7 +194,8 @@ class Children:
 
     def _answers(self, require_wanted: Callable[[], None]) -> bool:
         """Whether the child that waits answers with its byte; if not, it is stopped."""
-        child, until = self._waiting, time.monotonic() + limits.CHILD_LOAD_S
+        child = self._waiting
+        until = time.monotonic() + limits.CHILD_LOAD_S
         assert child is not None
         assert child.stdout is not None
         with selectors.DefaultSelector() as selector:

@@ -339,7 +339,8 @@ def filled(drafted: JsonMapping) -> dict[str, str]:
         "protects": str(drafted.get("protects") or "row"),
         "population": str(drafted.get("population") or ""),
     }
-    unit, budget = _object(drafted.get("privacy_unit")), _object(drafted.get("budget"))
+    unit = _object(drafted.get("privacy_unit"))
+    budget = _object(drafted.get("budget"))
     form |= {
         "unit.column": unit.get("column") or "",
         "unit.max_rows": str(unit.get("max_rows") or ""),

@@ -261,9 +261,11 @@ def _used_features(used: Sequence[FeatureUseOut]) -> list[UsedFeature]:
     n_splits = sum(feature.n_splits for feature in split)
     features = []
     for feature in split:
-        share, in_words = feature.n_splits / n_splits, words.grouped(feature.n_splits)
+        share = feature.n_splits / n_splits
+        in_words = words.grouped(feature.n_splits)
         if feature.importance is not None:
-            share, in_words = feature.importance, share_in_words(feature.importance)
+            share = feature.importance
+            in_words = share_in_words(feature.importance)
         features.append(UsedFeature(feature.name, share, in_words))
     features.sort(key=lambda feature: -feature.share)
     return features

@@ -98,14 +98,18 @@ def spend(spent: Spend, balance: JsonMapping, now: str) -> Markup | None:
     steps = [charge for charge in spent.charges if charge.covers]
     if not steps:
         return None
-    cap, reserved = Decimal(balance["cap"]), Decimal(balance["reserved"])
+    cap = Decimal(balance["cap"])
+    reserved = Decimal(balance["reserved"])
     highest = Decimal(steps[-1].total) + reserved
     # never 0, which the heights are divided by; a lowered cap may lie below what is
     # spent
     whole = max(cap, highest, Decimal(1).scaleb(-30)) * Decimal("1.08")
     start, end = stamps.from_text(steps[0].at), stamps.from_text(now)
     span = max((end - start).total_seconds(), 1.0)
-    level, since, parts, dots = Decimal(spent.before), Decimal(0), [], []
+    level = Decimal(spent.before)
+    since = Decimal(0)
+    parts = []
+    dots = []
     for charge in steps:
         elapsed = (stamps.from_text(charge.at) - start).total_seconds()
         at = min(Decimal(elapsed) / Decimal(span), Decimal(1))
@@ -168,7 +172,8 @@ def _charge_dot(
     charge: Charge, balance: JsonMapping, at: Decimal, level: Decimal
 ) -> Markup:
     symbol = SYMBOLS[balance["unit"]]
-    who, minute = words.who(charge.by, charge.by_name), words.minute(charge.at)
+    who = words.who(charge.by, charge.by_name)
+    minute = words.minute(charge.at)
     mechanism = charge.job_id or charge.description
     return _svg(
         '<a href="{link}" aria-label="{text}" data-words="{text}"><title>{text}</title>'

@@ -73,11 +73,10 @@ async def sign_in(request: Request, heads: KeptHeads) -> Response:
     form = await read_form(
         request, max_bytes=limits.MAX_SIGN_IN_BODY_BYTES, wait_s=limits.SIGN_IN_BODY_S
     )
-    following, authorization = (
-        _own_path(form.get("next", "/")),
-        f"Bearer {form.get('key', '')}",
-    )
-    installation, provider = request.app.state.installation, request.app.state.provider
+    following = _own_path(form.get("next", "/"))
+    authorization = f"Bearer {form.get('key', '')}"
+    installation = request.app.state.installation
+    provider = request.app.state.provider
     try:
         principal = await capacities(request).run(
             work_of_authentication(authorization, provider=provider),
@@ -101,10 +100,8 @@ async def sign_in(request: Request, heads: KeptHeads) -> Response:
 async def sign_out(request: Request, heads: KeptHeads) -> Response:
     """End the sessions of the key, in this browser and in all others."""
     await read_form(request)
-    response, installation = (
-        RedirectResponse(SIGN_IN, status_code=303),
-        request.app.state.installation,
-    )
+    response = RedirectResponse(SIGN_IN, status_code=303)
+    installation = request.app.state.installation
     await capacities(request).run(
         Work.AUTHENTICATION,
         lambda: authentication.sign_out(response, request, installation, heads.signer),

@@ -36,7 +36,9 @@ def shown_webhook(webhook: WebhookOut) -> ShownWebhook:
     state, tone, icon = "delivers", "calm", "ok"
     if webhook.failures:
         times = "once" if webhook.failures == 1 else f"{webhook.failures} times"
-        state, tone, icon = f"failed {times}, will try again", "red", "failed"
+        state = f"failed {times}, will try again"
+        tone = "red"
+        icon = "failed"
     elif webhook.waiting:
         state, tone, icon = "events wait", "amber", "waiting"
     elif not webhook.deliveries:

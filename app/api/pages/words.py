@@ -100,7 +100,8 @@ def entry(fields: JsonMapping, symbol: str, ended: str | None = None) -> str:
     if "label" in details:
         purpose += f" (label {details['label']})"
     if "attested_by" in details:
-        attester, description = details["attested_by"], details["description"]
+        attester = details["attested_by"]
+        description = details["description"]
         purpose = (
             f"a mechanism outside the service, attested by {attester}: {description}"
         )

@@ -127,10 +127,8 @@ class Manifest:
                 format.
         """
         try:
-            text, note = (
-                (folder / _MANIFEST).read_bytes(),
-                (folder / _NOTE).read_bytes().decode("utf-8", "replace"),
-            )
+            text = (folder / _MANIFEST).read_bytes()
+            note = (folder / _NOTE).read_bytes().decode("utf-8", "replace")
         except OSError:
             raise BackupDamaged(_MANIFEST, "is missing or cannot be read") from None
         if not note.startswith(f"{_statement(text)}\n— ") or not checkpoints.is_signed(

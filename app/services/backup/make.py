@@ -90,10 +90,8 @@ class _Backup:
             made_at = stamps.to_text(stamps.now())
             with self._installation.database.read() as session:
                 self._write_database(session)
-                files, books = (
-                    list(_needed_files(self._installation, session)),
-                    list[str](),
-                )
+                files = list(_needed_files(self._installation, session))
+                books = list[str]()
                 if isinstance(self._installation.files, Directory):
                     books = list(_books(session))
                 else:

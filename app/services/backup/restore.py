@@ -383,10 +383,12 @@ def find_losses(session: Session, heads: Collection[Checkpoint]) -> list[Loss]:
     """The accounts of the backup or of the heads whose entries are not proven to be
     complete, in order of id.
     """
-    sizes, by_account = tables.sizes(session), {head.account_id: head for head in heads}
+    sizes = tables.sizes(session)
+    by_account = {head.account_id: head for head in heads}
     losses = []
     for account_id in sorted(sizes.keys() | by_account.keys()):
-        size, head = sizes.get(account_id, 0), by_account.get(account_id)
+        size = sizes.get(account_id, 0)
+        head = by_account.get(account_id)
         if (
             head is None
             or size < head.size

@@ -115,7 +115,8 @@ class Order:
         each question.
         """
         request = remote.loads(rows)
-        sealed, selection = _sealed(self.file, request), _selection(request)
+        sealed = _sealed(self.file, request)
+        selection = _selection(request)
         groups = RowGroups(sealed, self.file_id, self.start, self.stop)
         asked: CodeRequest | ColumnRequest = request["asked"]
         if isinstance(asked, CodeRequest):

@@ -44,7 +44,8 @@ class Note:
         """
         output = Output(**value["output"])
         is_file = output.digest is not None
-        has_size, has_body = output.size_bytes is not None, output.body is not None
+        has_size = output.size_bytes is not None
+        has_body = output.body is not None
         if is_file is not has_size or is_file is has_body:
             raise ValueError("an output is a file or a body")
         return cls(value["token"], output)

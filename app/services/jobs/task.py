@@ -96,7 +96,8 @@ class PartRows:
 
     def to_json(self) -> JsonObject:
         """For the child's standard input."""
-        row_files, scope = list(map(str, self.row_files)), self.scope.to_json()
+        row_files = list(map(str, self.row_files))
+        scope = self.scope.to_json()
         return {
             **vars(self),
             "row_files": row_files,

@@ -298,7 +298,8 @@ def _members(account: Account, balance: statements.Balance) -> dict[str, object]
 def _amounts(account: Account, balance: statements.Balance) -> dict[str, object]:
     dataset_id = dataset_name = deleted_at = None
     if account.dataset is not None:
-        dataset_id, dataset_name = account.dataset.id, account.dataset.name
+        dataset_id = account.dataset.id
+        dataset_name = account.dataset.name
         if account.dataset.row.deleted_at is not None:
             deleted_at = to_text(account.dataset.row.deleted_at)
     return {
@@ -378,7 +379,8 @@ def change_cap(
         # The conversion is slow on zcdp and gdp accounts, so it runs before anything is
         # locked.
         highest = statements.highest_cap(session, account.id)
-        accountant, delta = highest.amount.accountant, highest.delta.converted_at
+        accountant = highest.amount.accountant
+        delta = highest.delta.converted_at
         if body.cap is not None:
             cap = _cap(accountant, body.cap, delta, at="/cap")
         else:

@@ -85,7 +85,8 @@ def show_proof(
         size = _in_range(
             "/size", proof.size, at_most=statements.size(session, account_id)
         )
-        origin, log = checkpoints.origin(account_id), Log(session, account_id)
+        origin = checkpoints.origin(account_id)
+        log = Log(session, account_id)
         if proof.sequence is None:
             from_size = _in_range("/from_size", proof.from_size, at_most=size)
             path = [digest.hex() for digest in log.consistency(from_size, size)]
@@ -290,7 +291,8 @@ def _filled(part: Any, words: JsonObject) -> Any:
 
 
 def _words(account: Account, balance: AccountBalance) -> JsonObject:
-    holder, replaced = account.holder, balance.guarantee.get("replace_one")
+    holder = account.holder
+    replaced = balance.guarantee.get("replace_one")
     protects_labels = holder.adjacency == Adjacency.LABEL.value
     unit = "Label of a row" if protects_labels else "Row"
     if holder.unit_column is not None:
@@ -301,7 +303,8 @@ def _words(account: Account, balance: AccountBalance) -> JsonObject:
     domain = "Tables of datasets that are declared to be about the same people, each with its declared schema."
     public = "The declarations of the member datasets."
     if account.dataset is not None:
-        schema, partitions = account.dataset.schema, account.dataset.row.partitions
+        schema = account.dataset.schema
+        partitions = account.dataset.row.partitions
         names = " and ".join(label.name for label in schema.labels)
         labels = f"the label {names}"
         if schema.further_labels:

@@ -283,8 +283,10 @@ def charge_external(
     run after the answer.
     """
     with spending(installation, caller, request) as opened:
-        authorized, session = opened.authorize([reference], ATTEST), opened.session
-        dataset, principal = authorized.sources[0].dataset, authorized.principal
+        authorized = opened.authorize([reference], ATTEST)
+        session = opened.session
+        dataset = authorized.sources[0].dataset
+        principal = authorized.principal
         locked = authorized.lock(route="POST /ledger/{dataset}/reservations")
         if isinstance(locked, Answer):
             return locked

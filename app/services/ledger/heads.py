@@ -459,7 +459,8 @@ def confirm_storage_keys(installation: Installation) -> None:
     """
     with installation.database.read() as session:
         wrapped = catalog.wrapped_keys(session)
-    settings, file = installation.settings, storage_key_file(installation.settings)
+    settings = installation.settings
+    file = storage_key_file(installation.settings)
     if (
         settings.storage_key is None
         and settings.store is None
@@ -484,7 +485,8 @@ def rewrap_data_keys(settings: Settings, database: Database) -> tuple[str, int]:
     with database.write() as session:
         n_wrapped = catalog.wrap_keys_anew(session, keys)
         if n_wrapped:
-            actor, kind = control.OPERATOR, EntryKind.STORAGE_KEY_CHANGED
+            actor = control.OPERATOR
+            kind = EntryKind.STORAGE_KEY_CHANGED
             control.record(session, kind, actor=actor, storage_key=keys.newest_id)
     database.forget_deleted()
     return keys.newest_id, n_wrapped

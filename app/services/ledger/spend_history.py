@@ -73,7 +73,8 @@ def list_charges(
     with installation.database.read() as session:
         dataset_id = authorized_dataset(session, principal, reference, SEE_LEDGER).id
         balance = statements.balance(session, dataset_id)
-        size, limit = statements.size(session, dataset_id), limits.MAX_SHOWN_CHARGES
+        size = statements.size(session, dataset_id)
+        limit = limits.MAX_SHOWN_CHARGES
         chosen = EntryFilter(kinds=[EntryKind.CHARGE])
         entries = statements.newest_entries(
             session, dataset_id, before=size + 1, limit=limit + 1, chosen=chosen
@@ -87,7 +88,8 @@ def list_charges(
         asked_by = {key: job.submitted_by for key, job in jobs.items()}
         keys = {asked_by.get(entry.job_id or "", entry.actor) for entry in entries}
         names = grants.names_of_keys(session, principal, dataset_id, keys)
-        charges, uploads = [], statements.named_uploads(session, dataset_id)
+        charges = []
+        uploads = statements.named_uploads(session, dataset_id)
         for entry in entries[:limit]:
             by = asked_by.get(entry.job_id or "", entry.actor)
             details = entry.details or {}

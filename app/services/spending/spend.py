@@ -314,7 +314,8 @@ class Locked:
             raise TooManyRequests(
                 "unfinished jobs of this key", retry_after_s=limits.FULL_QUEUE_RETRY_S
             )
-        job_id, key_id = stamps.new(stamps.JOB), self.authorized.principal.key_id
+        job_id = stamps.new(stamps.JOB)
+        key_id = self.authorized.principal.key_id
         new_reservations = [
             _reservation(job, part, job_id=job_id) for part in job.parts
         ]

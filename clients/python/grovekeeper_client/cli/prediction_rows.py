@@ -181,7 +181,8 @@ def _causes_in_header(text: str, schema: JsonMapping) -> list[str]:
 
 def _causes_in_cells(text: str, schema: JsonMapping, sign: str) -> list[str]:
     """Why cells of the first rows are no numbers, such as a decimal comma."""
-    cells, names = text_cells.CellReader(schema), text_cells.number_columns(schema)
+    cells = text_cells.CellReader(schema)
+    names = text_cells.number_columns(schema)
     rows = csv.DictReader(io.StringIO(text), delimiter=sign)
     causes: Counter[str | None] = Counter()
     refused: list[str] = []
