@@ -43,7 +43,7 @@ does not save a reader.
 """
 
 SIZES = {
-    "code tokens": 481_500,
+    "code tokens": 481_800,
     "files with TYPE_CHECKING": 7,
     "imports in functions": 52,
 }
