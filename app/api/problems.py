@@ -331,7 +331,8 @@ def _response(body: JsonObject, path: str, headers: Mapping[str, str]) -> Respon
     # whose clients look for the error in a member of this name
     if path.startswith(INFERENCE_PATHS):
         problems = [
-            f"{item['at']} {item['problem']}" for item in body.get("errors", ())
+            f"{item['at']} {item['problem']} {item.get('column', '')}".strip()
+            for item in body.get("errors", ())
         ]
         error = body["detail"]
         if problems:

@@ -14,7 +14,7 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.util import CommandError
 from sqlalchemy import URL, Connection, create_engine, inspect, text
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import OperationalError, ProgrammingError
 
 from app.core.errors import InstallationError
 from app.db import revisions
@@ -95,8 +95,8 @@ def run_migrations(connection: Connection, revision: str = "head") -> None:
 
     Raises:
         InstallationError: a newer version of the program migrated the database, a
-            version before the first release made it, or another program; nothing was
-            changed.
+            version before the first release made it, or another program; or the role
+            may not make the tables. Nothing was changed.
     """
     _require_released(connection)
     config = _config()
@@ -106,6 +106,11 @@ def run_migrations(connection: Connection, revision: str = "head") -> None:
     except CommandError as error:
         raise InstallationError(
             "a newer version made this backup; install that version or a later version"
+        ) from error
+    except ProgrammingError as error:
+        reason, _, _ = str(error.orig).partition("\n")
+        raise InstallationError(
+            f"the tables cannot be made ({reason}): GROVEKEEPER_MIGRATION_URL names the role that owns the database"
         ) from error
 
 

@@ -175,9 +175,7 @@ def read_request(
     _refuse_other_answers(request.outputs or ())
     names = _columns_of_one_tensor(request.inputs, schema)
     if names is None:
-        _refuse_unknown_tensors(
-            [tensor.name for tensor in request.inputs], schema.feature_names
-        )
+        _check_names(request.inputs, schema.feature_names)
     with_texts = {feature.name for feature in schema.features if feature.has_texts}
     columns: dict[str, Cells] = {}
     most_rows = schema.max_request_rows
@@ -224,19 +222,11 @@ def _parts(body: bytes, json_lengths: Sequence[str]) -> tuple[bytes, memoryview]
 
 
 def _decoded(text: bytes, schema: Schema) -> InferenceRequest:
-    n_features = len(schema.features)
-    json_text.check_nodes(text, _max_nodes(n_features))
+    json_text.check_nodes(text, _max_nodes(len(schema.features)))
     try:
         value = strict_json.loads(text)
     except (ValueError, RecursionError):
         raise json_text.not_json(text) from None
-    inputs = value.get("inputs") if isinstance(value, dict) else None
-    if isinstance(inputs, list) and len(inputs) > n_features:
-        _refuse_unknown_tensors(
-            [tensor.get("name") for tensor in inputs if isinstance(tensor, dict)],
-            schema.feature_names,
-        )
-        raise TooLarge("the number of inputs", n_features)
     try:
         return msgspec.convert(value, InferenceRequest)
     except msgspec.ValidationError as error:
@@ -255,16 +245,18 @@ def _refuse_other_answers(outputs: Sequence[_RequestedOutput]) -> None:
                 )
 
 
-def _refuse_unknown_tensors(given: Sequence[Any], known: list[str]) -> None:
-    """Names a tensor that the model does not read, such as the label: too many tensors
-    are its consequence, and its shape does not matter.
+def _check_names(inputs: list[_InputTensor], known: list[str]) -> None:
+    """Checks that the model reads every tensor, before shapes are. A tensor that it
+    does not read, such as the label, is named: too many tensors are its consequence.
     """
     names = set(known)
-    unknown = [name for name in given if isinstance(name, str) and name not in names]
+    unknown = [tensor.name for tensor in inputs if tensor.name not in names]
     if unknown:
         raise ParameterInvalid(
             [unknown_column(unknown[0], known, place=("inputs",), count=len(unknown))]
         )
+    if len(inputs) > len(known):
+        raise TooLarge("the number of inputs", len(known))
 
 
 _REASON = re.compile(

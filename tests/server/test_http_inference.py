@@ -285,6 +285,9 @@ def test_errors_have_the_member_of_the_protocol_and_are_problems(
         assert answer.headers["content-type"] == "application/problem+json"
         assert problem["error"].startswith(problem["detail"])
     assert "/inputs/age" in wrong.json()["error"]
+    tensor = _tensors()["inputs"][0]
+    unknown = served.infer({"inputs": [tensor | {"name": "ages", "shape": [2, 2, 2]}]})
+    assert unknown.json()["error"].endswith(": /inputs unknown-column ages")
     assert "error" not in http.get("/models/md_x").json()
 
 

@@ -30,6 +30,24 @@ def _counts(page: str) -> dict[str, list[int]]:
     }
 
 
+@on_one_idle_server
+def test_a_refused_form_keeps_how_the_file_is_written(idle_server: Server) -> None:
+    dataset = idle_server.declared()["id"]
+    browser = signed_in(idle_server, idle_server.admin)
+    form = hidden(browser.get(_path(dataset)).text)
+    chosen = {"separator": ";", "decimal": ",", "encoding": "latin-1"}
+    sent = {**form, **chosen, "missing": "NA,<.>", "again": "on"}
+    page = browser.post(
+        _path(dataset), data=sent, files={"file": ("rows.csv", "age;sex\n1;2\n")}
+    ).text
+    assert re.findall(r'value="([^"]*)" selected', page) == list(chosen.values())
+    assert 'value="NA,&lt;.&gt;"' in page
+    assert re.findall(r'name="(\w+)" checked', page) == ["again"]
+    assert "<details open>" in page
+    empty = browser.get(_path(dataset)).text.partition("data-upload")[2]
+    assert not re.search(r"\b(selected|checked|open)\b", empty.partition("</form>")[0])
+
+
 @on_one_server
 def test_the_report_is_that_of_the_api_and_a_form_that_is_sent_twice_is_one_upload(
     server: Server,

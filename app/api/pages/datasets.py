@@ -337,6 +337,7 @@ async def upload(visit: Visitor, dataset: str) -> Response:
     columns that do not match.
     """
     request, report, refusal = visit.request, None, None
+    fields: Form = {}
     run = capacities(request).run
     try:  # the role first: the fields of the form are kept in memory
         await run(
@@ -344,23 +345,24 @@ async def upload(visit: Visitor, dataset: str) -> Response:
             lambda: require_role(*visit.by, dataset, MANAGE_DATASET),
         )
         form = await read_file_form(request)
+        fields = form.fields
         file_form = _FORMS.get(PurePath(form.file_name).suffix.lower())
         if file_form is None:
             raise UnsupportedMediaType(
                 [f"a file whose name ends in {', '.join(_FORMS)}"]
             )
-        key = checked_key(request, form.fields.get("once") or None)
+        key = checked_key(request, fields.get("once") or None)
         terms = UploadTerms(
             file_form,
             Dialect.of(
-                form.fields.get("separator", ","),
-                form.fields.get("decimal", "."),
-                form.fields.get("encoding", "utf-8"),
-                form.fields.get("missing", ""),
+                fields.get("separator", ","),
+                fields.get("decimal", "."),
+                fields.get("encoding", "utf-8"),
+                fields.get("missing", ""),
             ),
-            again="again" in form.fields,
-            accept_unknown="accept_unknown" in form.fields,
-            accept_empty="accept_empty" in form.fields,
+            again="again" in fields,
+            accept_unknown="accept_unknown" in fields,
+            accept_empty="accept_empty" in fields,
         )
         answer = await receive_upload(
             request, visit.caller, dataset, form.chunks, terms=terms, key=key
@@ -371,7 +373,8 @@ async def upload(visit: Visitor, dataset: str) -> Response:
     except GrovekeeperError as error:
         refusal = error
     return await run(
-        Work.WRITE, lambda: _upload_page(visit.refused(refusal), dataset, report)
+        Work.WRITE,
+        lambda: _upload_page(visit.refused(refusal, fields), dataset, report),
     )
 
 

@@ -12,6 +12,7 @@ from psycopg import errors, sql
 from sqlalchemy import make_url, text
 from sqlalchemy.exc import DBAPIError
 
+from app.core.errors import InstallationError
 from app.db import migrate, revisions
 from app.db.database import Database
 from tests.support.postgres import driver_url, execute, fresh_database
@@ -169,6 +170,18 @@ def test_the_service_role_can_add_entries_and_nothing_else(
         assert connection.execute(
             "SELECT sequence, amount FROM entries"
         ).fetchall() == [(1, 5)]
+
+
+def test_a_role_that_may_not_make_the_tables_is_sent_to_the_address_of_the_owner(
+    two_roles: _TwoRoles,
+) -> None:
+    """A restore without this address ended in a traceback."""
+    owner = r"permission denied.*GROVEKEEPER_MIGRATION_URL"
+    with (
+        pytest.raises(InstallationError, match=owner),
+        migrate.owned_by(two_roles.service_url, migration_url=None) as connection,
+    ):
+        migrate.run_migrations(connection)
 
 
 def test_the_service_role_can_change_all_other_tables(two_roles: _TwoRoles) -> None:
