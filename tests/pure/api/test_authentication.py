@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 from starlette.requests import Request
-from starlette.types import Scope
+from starlette.types import Message, Scope
 
-from app.access.grants import Principal
+from app.access.grants import Principal, Role
 from app.access.keys import CachedAuthority
-from app.api import authentication
+from app.api import authentication, requests
 from app.api.authentication import Authentication, Readiness, take_session
 from app.api.capacity import Capacities
-from app.core.errors import LedgerRewound, Unavailable
+from app.core.errors import LedgerRewound, Unauthenticated, Unavailable
 from app.core.settings import Settings
 from app.services import authorization
 from app.services.authorization import cached, credential_of
@@ -126,6 +126,42 @@ def test_one_credential_has_one_name_in_the_memory_of_a_process(
     assert callers.seen(_scope("/ledger", authorization="Bearer key")) == "key", (
         "the oldest alone is forgotten"
     )
+
+
+def test_a_credential_that_was_refused_is_not_seen_any_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A key that was revoked takes the turns of strangers, and leaves those of keys."""
+    callers = _Caller(monkeypatch)
+    request = _scope("/ledger", authorization="Bearer key")
+    callers.read(request)
+
+    def refused(*_: object, **__: object) -> Principal:
+        raise Unauthenticated
+
+    monkeypatch.setattr(authentication, "authenticate", refused)
+    with pytest.raises(Unauthenticated):
+        callers.read(request)
+    assert callers.seen(request) is None
+
+
+def test_a_caller_whose_body_was_slow_acts_with_its_present_roles(
+    monkeypatch: pytest.MonkeyPatch, set_limit: SetLimit
+) -> None:
+    set_limit("KEY_AGE_S", 0)
+    monkeypatch.setattr(requests, "confirm", lambda _, caller: Principal(caller.key_id))
+    state = SimpleNamespace(capacities=Capacities(), installation=None)
+    before = Principal("key", frozenset({Role.ADMIN}))
+    scope: Scope = {
+        "app": SimpleNamespace(state=state),
+        "state": {"principal": before},
+    }
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b"{}"}
+
+    asyncio.run(requests.whole(requests.Incoming(scope, receive, 10)))
+    assert scope["state"]["principal"] == Principal("key")
 
 
 @pytest.mark.parametrize(
