@@ -242,11 +242,10 @@ def datasets_with(
     """
     if not principal.acts_as(None).isdisjoint(needed):
         return None
-    rows = session.scalars(select(GrantRow).where(GrantRow.key_id == principal.key_id))
     return [
-        row.dataset_id
-        for row in rows
-        if not principal.acts_as(Role(row.role)).isdisjoint(needed)
+        dataset_id
+        for dataset_id, role in granted_to(session, principal).items()
+        if not principal.acts_as(Role(role)).isdisjoint(needed)
     ]
 
 
@@ -254,10 +253,8 @@ def granted_as(session: Session, principal: Principal, role: Role) -> list[str]:
     """Ids of the datasets on which the key was granted a role. An admin's global rights
     do not count as grants.
     """
-    rows = select(GrantRow.dataset_id).where(
-        GrantRow.key_id == principal.key_id, GrantRow.role == role.value
-    )
-    return list(session.scalars(rows.order_by(GrantRow.dataset_id)))
+    roles = granted_to(session, principal)
+    return sorted(dataset_id for dataset_id in roles if roles[dataset_id] == role)
 
 
 def granted_to(session: Session, principal: Principal) -> dict[str, str]:

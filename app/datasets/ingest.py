@@ -234,6 +234,7 @@ class _Intake:
         n_columns = len(self._reading.columns)
         group_rows = min(max(_ROW_GROUP_CELLS // n_columns, smallest), largest)
         group: list[pa.RecordBatch] = []
+        n_waiting = 0
         with row_layout.writer(file, self._stored_form) as writer:
             for cells, units in self._reading.read(body):
                 # The rest is read and counted, not stored: the owner learns of all
@@ -242,10 +243,13 @@ class _Intake:
                     group.clear()
                     continue
                 group.append(self._admitted(cells, units))
-                if sum(batch.num_rows for batch in group) >= group_rows:
+                # a file may have many blocks of few rows
+                n_waiting += group[-1].num_rows
+                if n_waiting >= group_rows:
                     yield
                     writer.write_table(pa.Table.from_batches(group))
                     group.clear()
+                    n_waiting = 0
             self._reading.check()
             if group:
                 yield

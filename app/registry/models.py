@@ -226,12 +226,8 @@ def datasets_at(session: Session, dataset: str, alias: str) -> list[str]:
 
 def last_move(session: Session, dataset_id: str, alias: str) -> AliasMoveRow | None:
     """The last move of an alias, if it has ever existed."""
-    query = select(AliasMoveRow).where(
-        AliasMoveRow.dataset_id == dataset_id, AliasMoveRow.alias == alias
-    )
-    return session.execute(
-        query.order_by(AliasMoveRow.number.desc()).limit(1)
-    ).scalar_one_or_none()
+    moves = moves_of(session, dataset_id, alias, before=None, limit=1)
+    return next(iter(moves), None)
 
 
 def page_of_aliases(

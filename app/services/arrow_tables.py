@@ -57,9 +57,6 @@ _OF_DATES = ("date", "timestamp without a zone", *_OF_TEXTS)
 _SCHEMA, _DICTIONARY = 1, 2
 """Kinds of messages."""
 
-_WITH_TEXT = (10, 14)
-"""Kinds of types whose second member is a text or a list: timestamps and unions."""
-
 _BUILT_BYTES = 1024
 """What a field or a pair of metadata takes at most, besides its texts."""
 
@@ -350,12 +347,12 @@ def _built(metadata: memoryview) -> Iterator[int]:
     says neither of a message.
     """
     message = _target(metadata, 0)
-    yield from _pairs(metadata, message, 4)
+    yield from _tables(metadata, message, 4)
     header = _target(metadata, _member(metadata, message, 2))
     kind = _number(metadata, message, 1)
     if kind == _SCHEMA:
-        yield from _pairs(metadata, header, 2)
-        yield from _fields(metadata, header, 1)
+        yield from _tables(metadata, header, 2)
+        yield from _tables(metadata, header, 1, of_fields=True)
         return
     if kind == _DICTIONARY:
         if _number(metadata, header, 2):
@@ -365,21 +362,21 @@ def _built(metadata: memoryview) -> Iterator[int]:
         raise InvalidRequest.at("", "compressed")
 
 
-def _fields(buffer: memoryview, table: int, index: int) -> Iterator[int]:
+def _tables(
+    buffer: memoryview, table: int, index: int, *, of_fields: bool = False
+) -> Iterator[int]:
+    """The bytes of a list of pairs of texts, or of fields, which begin with a name."""
     for place in _list(buffer, table, index):
-        field = _target(buffer, place)
-        yield _BUILT_BYTES + len(_list(buffer, field, 0))
-        if _number(buffer, field, 2) in _WITH_TEXT:
-            kind = _target(buffer, _member(buffer, field, 3))
-            yield len(_list(buffer, kind, 1))
-        yield from _pairs(buffer, field, 6)
-        yield from _fields(buffer, field, 5)
-
-
-def _pairs(buffer: memoryview, table: int, index: int) -> Iterator[int]:
-    for place in _list(buffer, table, index):
-        texts = (_list(buffer, _target(buffer, place), member) for member in (0, 1))
-        yield _BUILT_BYTES + sum(map(len, texts))
+        item = _target(buffer, place)
+        yield _BUILT_BYTES + len(_list(buffer, item, 0))
+        if not of_fields:
+            yield len(_list(buffer, item, 1))
+            continue
+        # the second member of a timestamp or a union is a text or a list
+        if _number(buffer, item, 2) in (10, 14):
+            yield len(_list(buffer, _target(buffer, _member(buffer, item, 3)), 1))
+        yield from _tables(buffer, item, 6)
+        yield from _tables(buffer, item, 5, of_fields=True)
 
 
 def _target(buffer: memoryview, at: int) -> int:

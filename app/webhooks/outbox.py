@@ -124,12 +124,7 @@ def listening(session: Session, dataset_ids: Collection[str]) -> list[WebhookRow
     """The webhooks of datasets in a write transaction, which keeps them from being
     removed until it ends.
     """
-    query = (
-        select(WebhookRow)
-        .where(WebhookRow.dataset_id.in_(dataset_ids))
-        .order_by(WebhookRow.id)
-    )
-    return list(session.scalars(query.with_for_update(read=True, key_share=True)))
+    return _kept(session, WebhookRow.dataset_id.in_(dataset_ids))
 
 
 def is_used() -> ColumnElement[bool]:
@@ -157,11 +152,8 @@ def audience(
         .where(WebhookRow.threshold.is_not(None))
         .scalar_subquery()
     )
-    query = select(WebhookRow).where(
-        or_(WebhookRow.dataset_id.in_(dataset_ids), WebhookRow.id == watcher)
-    )
-    query = query.order_by(WebhookRow.id).with_for_update(read=True, key_share=True)
-    rows = session.scalars(query).all()
+    is_listening = WebhookRow.dataset_id.in_(dataset_ids)
+    rows = _kept(session, or_(is_listening, WebhookRow.id == watcher))
     listeners = [row for row in rows if row.dataset_id in dataset_ids]
     return listeners, any(row.threshold is not None for row in rows)
 
@@ -170,11 +162,14 @@ def with_threshold(session: Session, dataset_ids: Collection[str]) -> list[Webho
     """The webhooks of several datasets that watch a budget, in the order in which every
     transaction locks them.
     """
-    query = select(WebhookRow).where(
-        WebhookRow.dataset_id.in_(dataset_ids), WebhookRow.threshold.is_not(None)
-    )
-    query = query.order_by(WebhookRow.id).with_for_update(read=True, key_share=True)
-    return list(session.scalars(query))
+    is_listening = WebhookRow.dataset_id.in_(dataset_ids)
+    return _kept(session, is_listening, WebhookRow.threshold.is_not(None))
+
+
+def _kept(session: Session, *conditions: ColumnElement[bool]) -> list[WebhookRow]:
+    """Webhooks that nobody removes until the transaction ends, locked in order of id."""
+    query = select(WebhookRow).where(*conditions).order_by(WebhookRow.id)
+    return list(session.scalars(query.with_for_update(read=True, key_share=True)))
 
 
 def has(session: Session, dataset_id: str, webhook_id: str) -> bool:

@@ -30,7 +30,7 @@ from app.ledger import control, statements
 from app.ledger.checkpoints import Signer
 from app.ledger.tables import EntryKind
 from app.services import predict
-from app.services.backup import layout
+from app.services.backup import layout, make
 from app.services.backup.layout import BackupDamaged
 from app.services.backup.make import make_backup
 from app.services.backup.restore import (
@@ -195,10 +195,21 @@ def test_a_restore_brings_back_every_row_and_file(
 
 @on_one_database
 def test_every_account_of_a_backup_has_a_head_when_it_is_made(
-    scene: Scene, tmp_path: Path, empty_settings: Settings
+    scene: Scene,
+    tmp_path: Path,
+    empty_settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The machine may be lost right after it: an account without a head is closed."""
-    open_account(scene.installation, "ds_other", cap=5)
+    """The machine may be lost right after it: an account without a head is closed, also
+    one that was opened after the backup began.
+    """
+    copy = make._Backup.run
+
+    def copy_with_another(backup: make._Backup) -> layout.Manifest:
+        open_account(scene.installation, "ds_other", cap=5)
+        return copy(backup)
+
+    monkeypatch.setattr(make._Backup, "run", copy_with_another)
     make_backup(scene.installation, tmp_path / "backup")
     copy_keys_and_heads(scene.installation, empty_settings)
     result = restore_backup(empty_settings, tmp_path / "backup", accept_loss=False)

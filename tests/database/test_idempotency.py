@@ -66,11 +66,12 @@ def test_a_secret_in_a_stored_answer_is_read_by_the_key_of_its_request_alone(
         )
     assert b"SECRET" not in kept
     assert sent.key.encode() not in kept
-    elsewhere = replace(sent, route="POST /other")
     with scene.installation.database.write() as session:
-        once(session, hiding(elsewhere), at=AT, work=lambda: secret)
+        for route in ("POST /other", f"{sent.route}/train"):
+            elsewhere = hiding(replace(sent, route=route))
+            once(session, elsewhere, at=AT, work=lambda: secret)
         bodies = session.scalars(select(AnswerRow.body)).all()
-    assert len(set(bodies)) == 2, (
+    assert len(set(bodies)) == 3, (
         "the forms of a page have one value, and no two answers one stream"
     )
 

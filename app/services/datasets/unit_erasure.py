@@ -140,10 +140,10 @@ def _chosen(
             raise RoleMissing([Role.OWNER.value])
         members = _living(session, theirs)
     else:
-        members = []
-        for index, reference in enumerate(named):
-            member = _named_member(session, principal, ids, index, reference)
-            members.append(member)
+        members = [
+            _named_member(session, principal, ids, index, reference)
+            for index, reference in enumerate(named)
+        ]
     if not members:
         raise InvalidRequest.at("/datasets", "no-members")
     if len(members) > limits.MAX_ERASED_MEMBERS:
@@ -158,11 +158,8 @@ def _managed(session: Session, principal: Principal, ids: set[str]) -> set[str]:
 
 
 def _living(session: Session, ids: set[str]) -> list[Dataset]:
-    living = []
-    for dataset_id in ids:
-        dataset = catalog.find(session, dataset_id)
-        if not dataset.is_deleted:
-            living.append(dataset)
+    datasets = (catalog.find(session, id_) for id_ in ids)
+    living = (dataset for dataset in datasets if not dataset.is_deleted)
     return sorted(living, key=lambda dataset: (dataset.name, dataset.id))
 
 

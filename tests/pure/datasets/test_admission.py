@@ -7,7 +7,7 @@ import queue
 import sqlite3
 import stat
 import threading
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -274,3 +274,12 @@ def test_ids_are_keyed_and_follow_the_value_alone() -> None:
         b"".join(again), partition=partition, dataset_key=KEY.secret
     ).tolist()
     assert cells[1] == cells[2], "all rows of a unit are in one cell"
+
+
+def test_a_seat_of_a_decoder_is_taken_until_its_block_ends(tmp_path: Path) -> None:
+    with ExitStack() as seats:
+        for _ in range(limits.MAX_DECODERS):
+            seats.enter_context(admission.decoder_seat(tmp_path))
+        assert admission._free_seat(tmp_path) is None
+    with admission.decoder_seat(tmp_path):
+        pass

@@ -5,7 +5,9 @@ quotes no cell.
 import gc
 import gzip
 import io
+import itertools
 import math
+import sys
 import traceback
 import unicodedata
 from pathlib import Path
@@ -515,6 +517,24 @@ def test_row_groups_are_bounded(ingest, monkeypatch, set_limit: SetLimit):
     assert sum(sizes) == 1000
     assert max(sizes) < 250
     assert ingest.read().features.n_rows == 1000
+
+
+def test_each_block_of_few_rows_takes_as_many_steps_as_the_one_before(
+    ingest, set_limit: SetLimit
+):
+    """A file with 32,768 row groups of one row took minutes."""
+    set_limit("MAX_CSV_LINE_BYTES", 128)
+    steps = {}
+    for n_rows in (2_000, 4_000):
+        n_calls = itertools.count()
+        sys.setprofile(lambda *_, n_calls=n_calls: next(n_calls))
+        try:
+            ingest(HEADER + GOOD_ROW * n_rows)
+        finally:
+            sys.setprofile(None)
+        steps[n_rows] = next(n_calls)
+        path_of(ingest.destination).unlink()
+    assert steps[4_000] < 2.1 * steps[2_000]
 
 
 def test_the_body_is_read_to_its_end_and_not_closed(ingest):

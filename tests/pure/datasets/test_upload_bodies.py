@@ -185,6 +185,32 @@ def test_a_broken_gzip_is_refused(content):
     assert caught.value.__cause__ is None
 
 
+class _CountedReads(io.BytesIO):
+    n_reads = 0
+
+    def read(self, size=-1):
+        self.n_reads += 1
+        return super().read(size)
+
+
+@pytest.mark.parametrize("flag", [8, 16], ids=["name", "comment"])
+def test_a_long_head_of_a_gzip_is_read_in_large_pieces(flag):
+    """Byte by byte, 30 MB of it took a minute of every thread."""
+    head = PACKED[:3] + bytes([flag]) + PACKED[4:10] + b"a" * 2**20 + b"\0"
+    body = _CountedReads(head + PACKED[10:])
+    source = CsvSource(body, is_gzip=True, max_bytes=10**9, max_line_bytes=1024)
+    assert read_to_the_end(source, 100) == TEXT
+    assert body.n_reads < 1_000
+
+
+def test_members_of_a_gzip_follow_each_other():
+    empty = gzip.compress(b"")
+    body = PACKED + empty * 2_000 + gzip.compress(b"5,6\n")
+    source = open_source(body, is_gzip=True)
+    assert read_to_the_end(source, 100) == TEXT + b"5,6\n"
+    source.check()
+
+
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 100])
 @pytest.mark.parametrize(
     ("content", "expected"),

@@ -189,6 +189,31 @@ def test_a_loss_of_a_whole_unit_is_charged_to_hash_cells_only(export: Export) ->
     )
 
 
+def test_an_entry_names_no_upload_that_was_named_before(export: Export) -> None:
+    writer = export(cap="2", partitions=PARTITIONS)
+    for number, named in enumerate((["ep_1", "ep_2"], ["ep_3"]), start=1):
+        writer.add(
+            "reserve",
+            "0.25",
+            job_id=f"jb_{number}",
+            scope={"upload": number + 1},
+            event=EVENT,
+            details={"uploads": named},
+        )
+        verify(writer.lines())
+    for named in (["ep_2"], ["ep_4", "ep_4"]):
+        forged = copy.deepcopy(writer)
+        forged.add(
+            "reserve",
+            "0.25",
+            job_id="jb_3",
+            scope={"upload": 4},
+            event=EVENT,
+            details={"uploads": named},
+        )
+        assert "an upload was named before" in _failure(forged)
+
+
 DECLARED = [
     ("pure", {"epsilon": "0.5"}, "0.5", "0.499999999"),
     ("zcdp", {"epsilon": "0.5"}, "0.122459332", "0.12"),
