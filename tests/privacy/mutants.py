@@ -756,7 +756,7 @@ def _digest(paths: tuple[Path, ...]) -> str:
 
 def _basis(mutant: Mutant, outcome: str) -> str:
     """A digest of what an outcome follows from: of all texts for a survivor, else of
-    the statements of the module and of the test.
+    the statements of the module, of the test, and of what its file names for it.
     """
     if outcome == SURVIVED:
         folders = ("app", "clients", "packages", "tests")
@@ -765,23 +765,59 @@ def _basis(mutant: Mutant, outcome: str) -> str:
                 sorted(path for name in folders for path in (ROOT / name).rglob("*.py"))
             )
         )
-    test = ROOT / outcome.removeprefix(_ENDED).partition("::")[0]
-    files = [file_of(mutant.module), *([test] if test.is_file() else [])]
-    statements = "".join(map(_statements, files))
+    file, _, test = outcome.removeprefix(_ENDED).partition("::")
+    statements = _statements(file_of(mutant.module))
+    if (ROOT / file).is_file():
+        statements += _statements(ROOT / file, of_test=test.partition("[")[0])
     return hashlib.sha256(statements.encode()).hexdigest()[:16]
 
 
+def _statements(path: Path, *, of_test: str = "") -> str:
+    """The text of a file without comments and docstrings, or that of one of its tests
+    with what it names, and what that names.
+    """
+    statements = _named_statements(path)
+    if not of_test:
+        return "\n".join(text for _, text in statements)
+    words, before = {of_test, "pytestmark", "autouse"}, 0
+    while len(words) > before:
+        before = len(words)
+        read = [text for names, text in statements if not names or names & words]
+        words.update(*map(_identifiers, read))
+    return "\n".join(read)
+
+
 @cache
-def _statements(path: Path) -> str:
-    """The text of a file without comments and docstrings."""
-    tree = ast.parse(path.read_text())
+def _named_statements(path: Path) -> list[tuple[frozenset[str], str]]:
+    """The statements of a file, each with the names that it binds; those of imports
+    one by one.
+    """
+    tree, statements = ast.parse(path.read_text()), list[tuple[frozenset[str], str]]()
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
         if isinstance(body, list) and isinstance(body[0], ast.Expr):
             value = body[0].value
             if isinstance(value, ast.Constant) and isinstance(value.value, str):
                 body[0] = ast.Pass()
-    return ast.unparse(tree)
+    for node in tree.body:
+        text, names = ast.unparse(node), set[str]()
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            for alias in node.names:
+                name = alias.asname or alias.name
+                source = f"{getattr(node, 'module', '')}:{alias.name} {name}"
+                statements.append((frozenset({name.partition(".")[0]}), source))
+            continue
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names = {node.name} | _identifiers(text) & {"autouse"}
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            names = set().union(*map(_identifiers, map(ast.unparse, _targets(node))))
+        statements.append((frozenset(names), text))
+    return statements
+
+
+@cache
+def _identifiers(text: str) -> frozenset[str]:
+    return frozenset(re.findall(r"\w+", text))
 
 
 def _code_of(mutant: Mutant) -> tuple[str, str]:

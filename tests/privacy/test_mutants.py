@@ -414,6 +414,47 @@ def test_a_comment_or_docstring_is_no_reason_to_judge_again(tmp_path: Path) -> N
     assert statements["first"] == statements["same"] != statements["other"]
 
 
+NOTICING = """
+from a import b, c
+import pytest
+LIMIT = 1
+@pytest.fixture(autouse=True)
+def always(): c(2)
+@pytest.fixture
+def f(): return LIMIT + 3
+@pytest.fixture
+def g(): return 4
+def test_a(f): assert f == b(5)
+def test_b(g): assert g == 6
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "is_other"),
+    [
+        ("b(5)", "b(7)", True),
+        ("+ 3", "+ 7", True),
+        ("LIMIT = 1", "LIMIT = 7", True),
+        ("c(2)", "c(7)", True),
+        ("from a import b", "from d import b", True),
+        ("return 4", "return 7", False),
+        ("g == 6", "g == 7", False),
+        ("import pytest", "import pytest, math", False),
+        ("from a import b, c", "from a import b, c, d", False),
+    ],
+)
+def test_what_a_test_does_not_name_is_no_reason_to_judge_again(
+    tmp_path: Path, old: str, new: str, is_other: bool
+) -> None:
+    paths = tmp_path / "before", tmp_path / "after"
+    assert NOTICING.count(old) == 1
+    for path, source in zip(paths, (NOTICING, NOTICING.replace(old, new)), strict=True):
+        path.write_text(source)
+    before, after = (mutants._statements(path, of_test="test_a") for path in paths)
+    assert (before != after) == is_other
+    assert mutants._statements(paths[0]) != mutants._statements(paths[1])
+
+
 def test_what_is_read_by_position_is_the_first() -> None:
     assert (
         mutations.first({"b": 1, "a": 2})
