@@ -72,6 +72,7 @@ def test_erasing_a_dataset_takes_its_unfinished_uploads_and_no_other_dataset(sto
         ):
             write(store, name)
     write(store, "rows/ds_a/.ep_c.parquet.00.part")
+    write(store, "codes/ds_a/ep_a.00ff.codes")
     write(store, row_files.admission_name("ds_a"))
     row_files.erase_dataset(store, "ds_a")
     row_files.erase_dataset(store, "ds_a")
