@@ -312,18 +312,16 @@ def names_of_keys(
     ``ids``.
 
     Who sees the grants of all datasets knows every key. Who sees the grants of one
-    dataset knows the keys with a grant.
+    dataset knows the keys with a grant. Everybody knows the own key.
 
     Args:
         ids: of keys; texts that are no key's id have no name.
     """
+    names = {principal.key_id: principal.name} if principal.name else {}
     query = _known(session, principal, dataset_id)
-    if query is None:
-        return {}
-    names = {
-        row.id: row.name
-        for row in session.execute(query.where(KeyRow.id.in_(sorted(ids))))
-    }
+    if query is not None:
+        named = session.execute(query.where(KeyRow.id.in_(sorted(ids))))
+        names |= {row.id: row.name for row in named}
     return {key_id: names[key_id] for key_id in ids if key_id in names}
 
 

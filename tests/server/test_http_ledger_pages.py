@@ -14,7 +14,7 @@ from app.jobs.tables import JobRow
 from tests.support.databases import on_one_idle_server, on_one_server
 from tests.support.operations import EXTERNAL
 from tests.support.pages import section, signed_in, text_of
-from tests.support.server import Server, new_idempotency_key
+from tests.support.server import Server, new_idempotency_key, training
 
 
 def _busy(server: Server) -> tuple[str, str]:
@@ -521,3 +521,37 @@ def test_an_analyst_sees_the_sums_of_the_own_key(idle_server: Server) -> None:
         403,
         "role-missing",
     )
+
+
+@on_one_idle_server
+def test_an_analyst_reads_the_entries_of_what_the_own_key_submitted(
+    idle_server: Server,
+) -> None:
+    dataset, job = _busy(idle_server)
+    analyst = idle_server.granted(dataset, "analyst")
+    pages, entries = signed_in(idle_server, analyst), f"/ledger/{dataset}/entries"
+    assert analyst.http.get(entries).json()["entries"] == []
+    assert "No entry matches" in pages.get(f"/ui/ledger/{dataset}").text
+
+    submission = analyst.http.post(
+        "/train", json=training(dataset), headers=new_idempotency_key()
+    )
+    own = submission.json()["job_id"]
+    listed = analyst.http.get(entries).json()
+    assert [(it["kind"], it["job_id"]) for it in listed["entries"]] == [
+        ("reserve", own)
+    ]
+    assert listed["actors"] == {analyst.id: "test"}
+    for other in (f"?job={job}", "?kind=cap", "?kind=open"):
+        assert analyst.http.get(entries + other).json()["entries"] == []
+    of_others = analyst.http.get(f"{entries}?actor={idle_server.admin.id}")
+    assert of_others.status_code == 403
+
+    page = pages.get(f"/ui/ledger/{dataset}").text
+    assert [row[0].strip() for row in _rows(page)] == [
+        str(listed["entries"][0]["sequence"])
+    ]
+    assert "Those of what your key submitted" in page
+    for denied in ("report", "export", "checkpoint", "entries/1"):
+        assert f"/ui/ledger/{dataset}/{denied}" not in page
+        assert pages.get(f"/ui/ledger/{dataset}/{denied}").status_code == 403

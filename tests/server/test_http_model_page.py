@@ -124,8 +124,11 @@ def test_an_alias_is_given_moved_and_removed_by_form(
     assert server.admin.http.get(f"/models/{dataset}@production").json()["id"] == model
     shown = section(browser.get(f"{card}?alias=production").text, "aliases")
     assert "production this model" in shown
+    assert re.search(rf"Moves of production .* this model test {analyst.id}", shown)
+    colleague = signed_in(server, server.granted(dataset, "analyst"))
+    shown = section(colleague.get(f"{card}?alias=production").text, "aliases")
     assert re.search(rf"Moves of production .* this model {analyst.id}", shown), (
-        "an analyst knows no names of keys"
+        "an analyst knows the name of the own key alone"
     )
     owner = signed_in(server, server.granted(dataset, "owner"))
     shown = section(owner.get(f"{card}?alias=production").text, "aliases")

@@ -395,7 +395,7 @@ def test_lists_show_only_what_a_caller_may_see(cells: Cells, caller: Caller) -> 
         "datasets": "show_dataset",
         "jobs": "show_job",
         "models": "show_model",
-        "ledger": "list_entries",
+        "ledger": "export_ledger",
     }
     names = {
         "datasets": "dataset",

@@ -427,3 +427,38 @@ def test_the_quote_of_a_mean_of_some_rows_says_its_error_at_the_declared_size(
         f"/ui/datasets/{dataset}/statistics/new", params=asked
     )
     assert words in text_of(page)
+
+
+def test_the_client_has_a_method_for_each_statistic(server: Server) -> None:
+    """Each releases the table that its form in the API describes."""
+    dataset = server.uploaded(N_ROWS)
+    where = [{"column": "sex", "in": ["Male"]}]
+    with Grovekeeper(server.url, server.admin.key) as connection:
+        rows = connection.dataset(dataset["name"])
+        jobs = [
+            rows.count(by=("sex",), epsilon="1", purpose="to plan"),
+            rows.histogram("age", bins=[30, 60], epsilon=0.5),
+            rows.crosstab("sex", "age", bins={"age": [60]}, epsilon="1"),
+            rows.sum("age", where=where, error="400"),
+            rows.mean("age", by=["sex"], epsilon="1", name="ages"),
+            rows.variance("age", epsilon="1"),
+        ]
+        released = [job.wait(progress=False)[0] for job in jobs]
+    plain: dict[str, Any] = {"column": None, "columns": [], "bins": {}, "by": [], "where": []}  # fmt: skip
+    age = plain | {"column": "age"}
+    tables = [
+        plain | {"statistic": "count", "by": ["sex"]},
+        age | {"statistic": "histogram", "bins": {"age": [30.0, 60.0]}},
+        plain | {"statistic": "crosstab", "columns": ["sex", "age"], "bins": {"age": [60.0]}},
+        age | {"statistic": "sum"},
+        age | {"statistic": "mean", "by": ["sex"]},
+        age | {"statistic": "variance"},
+    ]  # fmt: skip
+    shown = [dict(table.facts["table"]) for table in released]
+    (condition,) = shown[3]["where"]
+    assert (condition["column"], condition["in"]) == ("sex", ["Male"])
+    shown[3]["where"] = []
+    assert [table | {"weight": "1"} for table in tables] == shown
+    assert [*released[1].frame()] == ["age", "value", "low", "high"]
+    facts = [server.admin.http.get(f"/jobs/{job.id}").json() for job in jobs]
+    assert (facts[0]["purpose"], facts[4]["name"]) == ("to plan", "ages")

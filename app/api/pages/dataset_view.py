@@ -7,9 +7,9 @@ from itertools import combinations
 from app.access.grants import (
     MANAGE_DATASET,
     PREDICT,
+    SEE_BALANCE,
     SEE_DATASET,
     SEE_JOB,
-    SEE_LEDGER,
     TRAIN,
 )
 from app.api.pages import pictures, words
@@ -58,7 +58,7 @@ def tabs_of(visit: Visit, dataset: str, current: str) -> list[Tab]:
         ("Statistics", f"{page}/statistics", TRAIN),
         ("Models", f"/ui/models?dataset={dataset}", PREDICT),
         ("Jobs", f"/ui/jobs?dataset={dataset}", SEE_JOB),
-        ("Ledger", f"/ui/ledger/{dataset}", SEE_LEDGER),
+        ("Ledger", f"/ui/ledger/{dataset}", SEE_BALANCE),
     ]
     return [
         Tab(label, path, label == current)

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Query, Response
 from fastapi.responses import PlainTextResponse
 from pydantic import BaseModel, Field
 
+from app.access.grants import SEE_LEDGER
 from app.api.capacity import Work
 from app.api.pages import ledger_view
 from app.api.pages.dataset_view import tabs_of, unit_of_dataset
@@ -23,6 +24,7 @@ from app.core import limits
 from app.core.errors import InvalidRequest, RoleMissing
 from app.ledger.tables import EntryKind
 from app.services import populations
+from app.services.authorization import has_role
 from app.services.jobs import show_jobs
 from app.services.ledger import balances, evidence, history, spent
 from app.services.ledger.history import EVERY_ENTRY, Search
@@ -76,7 +78,7 @@ def show_account(
     visit: Visitor, account: str, page: Page, fields: Annotated[SearchFields, Query()]
 ) -> Response:
     """Show the entries of an account, newest first, its cap and guarantee, and how to
-    verify them.
+    verify them; to an analyst the entries of what her key submitted.
     """
     balance = balances.show_balance(*visit.by, account, scope={}).model_dump()
     scopes = {}
@@ -113,6 +115,7 @@ def show_account(
         searched=fields.model_dump(),
         is_searched=search != EVERY_ENTRY,
         may_change_cap=balances.may_change_cap(*visit.by, account),
+        reads_all=kind == "population" or has_role(*visit.by, account, SEE_LEDGER),
     )
 
 

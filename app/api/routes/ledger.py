@@ -108,7 +108,7 @@ def list_entries(
     by: By, account: str, page: Page, search: Annotated[Search, Depends(_search)]
 ) -> EntryList:
     """List the entries of an account in order, with their events, exactly as they were
-    hashed.
+    hashed. An analyst reads those of what the own key submitted.
     """
     return history.list_entries(*by, account, page, search)
 

@@ -12,7 +12,7 @@ import rfc8785
 from sqlalchemy.orm import Session
 
 from app.access import grants
-from app.access.grants import SEE_LEDGER, Principal
+from app.access.grants import SEE_BALANCE, SEE_LEDGER, Principal
 from app.core import csv_text, json_text, limits
 from app.core.errors import InvalidRequest, NotFound, RoleMissing
 from app.datasets import catalog
@@ -336,7 +336,8 @@ def list_entries(
     page: PageRequest,
     search: Search = EVERY_ENTRY,
 ) -> EntryList:
-    """Lists a page of entries in order, as they were hashed.
+    """Lists a page of entries in order, as they were hashed; for an analyst, those of
+    what her key submitted.
 
     A search for cells reads at most ``limits.MAX_SEARCHED_ENTRIES`` entries for a page,
     which may then be short.
@@ -346,7 +347,7 @@ def list_entries(
             actor has no entry, or the cursor is of another list.
     """
     with installation.database.read() as session:
-        account = find_account(session, principal, reference, SEE_LEDGER)
+        account = find_account(session, principal, reference, SEE_BALANCE)
         scope = _scope(session, account, search)
         chosen = search.by_fields(session, principal, account)
 
@@ -377,14 +378,15 @@ def search_entries(
     search: Search,
     page: PageRequest,
 ) -> EntryPage:
-    """Finds a page of entries, newest first, with what was spent after each.
+    """Finds a page of entries, newest first, with what was spent after each; for an
+    analyst, those of what her key submitted.
 
     Raises:
         InvalidRequest: the scope names a partition or a cell that does not exist, or
             the cursor is of another list.
     """
     with installation.database.read() as session:
-        account = find_account(session, principal, reference, SEE_LEDGER)
+        account = find_account(session, principal, reference, SEE_BALANCE)
         scope = _scope(session, account, search)
         if scope:
             balance = statements.balance(session, account.id, scope)

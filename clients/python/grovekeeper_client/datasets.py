@@ -1,6 +1,6 @@
 """Represents datasets of the service: quotes, training, balance, ledger and upload."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Self, TypedDict, Unpack
@@ -56,6 +56,26 @@ class StatisticsOptions(TypedDict, total=False):
     error_share: Amount
     delta: Amount
     scope: JsonMapping
+
+
+class TableOptions(StatisticsOptions, total=False):
+    """Which numbers a table has, and what to pay for it.
+
+    Attributes:
+        by: up to two columns, for the numbers of each group.
+        where: conditions, as in ``POST /datasets/{id}/statistics``.
+        bins: how many of the column, or their edges; of several columns by name.
+        name: a name for the statistics.
+        purpose: the reason, which auditors read in the ledger, for good.
+        idempotency_key: the key of an earlier attempt, whose job is then returned.
+    """
+
+    by: Sequence[str]
+    where: Sequence[JsonMapping]
+    bins: int | Sequence[float] | JsonMapping
+    name: str
+    purpose: str
+    idempotency_key: str
 
 
 @dataclass(frozen=True)
@@ -209,7 +229,9 @@ class Dataset:
         )
 
     def ledger(self) -> list[Entry]:
-        """Every entry of the dataset's account, in order."""
+        """Every entry of the dataset's account, in order; for an analyst, those of what
+        the own key submitted.
+        """
         listed = self._client.entry_list(self.id)
         return [
             Entry.from_json(entry, listed["jobs"].get(entry["job_id"]))
@@ -322,48 +344,76 @@ class Dataset:
             lambda job: statistics_of(self._client, job),
         )
 
-    def quantiles(
-        self,
-        column: str,
-        quantiles: Sequence[Amount],
-        *,
-        by: Sequence[str] = (),
-        where: Sequence[JsonMapping] = (),
-        bins: int | Sequence[float] | None = None,
-        **options: Unpack[StatisticsOptions],
-    ) -> Job[Statistics]:
-        """Reserves the price of quantiles of a number and queues the job; ``wait``
-        gives statistics of one table.
+    def count(self, **options: Unpack[TableOptions]) -> Job[Statistics]:
+        """Reserves the price of the number of rows, and queues the job; ``wait`` gives
+        statistics of one table.
 
         Args:
-            column: a number.
-            quantiles: ascending, such as 0.25, with at most three digits; at most nine.
-            by: up to two columns, for the quantiles of each group.
-            where: conditions, as in ``POST /datasets/{id}/statistics``.
-            bins: the cells of ``column`` among which a quantile is selected: how many,
-                or their edges.
-            options: see :class:`StatisticsOptions`.
+            options: see :class:`TableOptions`.
 
         Raises:
             Refused: the budget does not cover the price; nothing was charged.
         """
-        table = {"statistic": "quantiles", "quantiles": list(map(to_text, quantiles))}
-        return self.statistics(table | _groups(column, by, where, bins), **options)
+        return self._table({"statistic": "count"}, options)
 
-    def median(
+    def histogram(
+        self, column: str, **options: Unpack[TableOptions]
+    ) -> Job[Statistics]:
+        """The number of rows with each category, or in each bin of a number; see
+        :meth:`count`.
+        """
+        return self._table({"statistic": "histogram", "column": column}, options)
+
+    def crosstab(
+        self, *columns: str, **options: Unpack[TableOptions]
+    ) -> Job[Statistics]:
+        """The number of rows with each combination of two or three columns; see
+        :meth:`count`.
+        """
+        return self._table({"statistic": "crosstab", "columns": columns}, options)
+
+    def sum(self, column: str, **options: Unpack[TableOptions]) -> Job[Statistics]:
+        """The sum of a number; see :meth:`count`."""
+        return self._table({"statistic": "sum", "column": column}, options)
+
+    def mean(self, column: str, **options: Unpack[TableOptions]) -> Job[Statistics]:
+        """The mean of a number; see :meth:`count`."""
+        return self._table({"statistic": "mean", "column": column}, options)
+
+    def variance(self, column: str, **options: Unpack[TableOptions]) -> Job[Statistics]:
+        """The variance of a number; see :meth:`count`."""
+        return self._table({"statistic": "variance", "column": column}, options)
+
+    def quantiles(
         self,
         column: str,
-        *,
-        by: Sequence[str] = (),
-        where: Sequence[JsonMapping] = (),
-        bins: int | Sequence[float] | None = None,
-        **options: Unpack[StatisticsOptions],
+        quantiles: Sequence[Amount],
+        **options: Unpack[TableOptions],
     ) -> Job[Statistics]:
-        """Reserves the price of the median of a number, and queues the job; see
-        :meth:`quantiles`.
+        """Quantiles of a number; see :meth:`count`. The bins are the cells among which a
+        quantile is selected.
+
+        Args:
+            column: a number.
+            quantiles: ascending, such as 0.25, with at most three digits; at most nine.
+            options: see :class:`TableOptions`.
         """
-        table = {"statistic": "median"} | _groups(column, by, where, bins)
-        return self.statistics(table, **options)
+        table = {"statistic": "quantiles", "quantiles": list(map(to_text, quantiles))}
+        return self._table({"column": column, **table}, options)
+
+    def median(self, column: str, **options: Unpack[TableOptions]) -> Job[Statistics]:
+        """The median of a number; see :meth:`quantiles`."""
+        return self._table({"statistic": "median", "column": column}, options)
+
+    def _table(self, table: JsonMapping, options: TableOptions) -> Job[Statistics]:
+        """Releases one table."""
+        paid: JsonObject = {**options}
+        chosen = {name: paid.pop(name, None) for name in ("by", "where", "bins")}
+        bins = chosen["bins"]
+        if bins is not None and not isinstance(bins, Mapping):
+            chosen["bins"] = {table["column"]: bins}
+        given = {name: value for name, value in chosen.items() if value is not None}
+        return self.statistics({**table, **given}, **paid)
 
     def name_model(self, alias: str, model: Model) -> str:
         """Makes an alias, such as ``production``, name a model of the dataset, and
@@ -444,17 +494,6 @@ class Dataset:
         return _exact(
             {name: value for name, value in body.items() if value is not None}
         )
-
-
-def _groups(
-    column: str,
-    by: Sequence[str],
-    where: Sequence[JsonMapping],
-    bins: int | Sequence[float] | None,
-) -> JsonObject:
-    """The rows that a table of one number reads, and the cells of the number."""
-    named = {} if bins is None else {"bins": {column: bins}}
-    return {"column": column, "by": list(by), "where": list(where), **named}
 
 
 def _statistics(

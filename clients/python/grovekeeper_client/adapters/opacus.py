@@ -119,8 +119,7 @@ class Training:
         return loader
 
     def _add_paid_noise(self) -> None:
-        optimizer = self.optimizer
-        plan = self._plan
+        optimizer, plan = self.optimizer, self._plan
         now = optimizer.noise_multiplier, optimizer.max_grad_norm
         is_paid = now == (plan.noise_multiplier, plan.max_grad_norm)
         if not (self._left and is_paid and optimizer.accumulated_iterations == 1):
