@@ -20,7 +20,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
 from app.api.problems import INTERNAL, PROBLEMS
-from app.core import limits
+from app.core import limits, stamps
 from app.core.logging import Durations, Tally
 from app.services.installation import Installation
 from app.services.ledger.heads import Heads
@@ -148,6 +148,13 @@ def _of_installation(observed: Observed) -> Iterator[core.Metric]:
         ("share",),
         near_cap,
     )
+    if observed.backup_at is not None:
+        yield _gauge(
+            "backup_timestamp_seconds",
+            "When the newest backup of this home was made, as Unix time",
+            (),
+            {(): int(stamps.from_text(observed.backup_at).timestamp())},
+        )
     behind = {(): observed.heads_behind}
     yield _gauge(
         "heads_behind",

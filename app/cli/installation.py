@@ -22,6 +22,7 @@ import typer
 from app.cli.command import Group, command
 from app.core import processes
 from app.core.errors import InstallationError
+from app.core.files import newest_backup
 from app.core.logging import JsonFormatter
 from app.core.memory import without_collection
 from app.core.processes import provider_environment, scrubbed_environment
@@ -290,12 +291,17 @@ def move(
 
 @db.command("status")
 def status(call: HomeOptions) -> None:
-    """Show the database's revision. Exits with 1 if it is not the newest."""
-    current = revisions.current_revision(call.settings().database_url)
-    head = revisions.head_revision()
-    call.output.json({"revision": current, "newest": head, "current": current == head})
+    """Show the database's revision, and the time of the newest backup. Exits with 1 if
+    the revision is not the newest.
+    """
+    settings = call.settings()
+    current = revisions.current_revision(settings.database_url)
+    head, backup = revisions.head_revision(), newest_backup(settings.home)
+    answer = {"revision": current, "newest": head, "current": current == head}
+    call.output.json(answer | {"backup_at": backup})
     call.output.say(
-        f"the database is at revision {current or 'none'}; the newest is {head}"
+        f"the database is at revision {current or 'none'}; the newest is {head}\n"
+        f"the newest backup of this home: {backup or 'none'}"
     )
     if current == head:
         return

@@ -34,6 +34,9 @@ from grovekeeper_common.durable_files import (
 OTHERS = 0o077
 """The bits of a mode that give access to other accounts."""
 
+NEWEST_BACKUP = "newest-backup"
+"""The file in a home with the time of the newest backup."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -41,6 +44,14 @@ def why(error: OSError) -> str:
     """What the system said of a file or folder, with its name if the error has one."""
     said = f"{error.strerror}"
     return said if error.filename is None else f"{said}: {error.filename}"
+
+
+def newest_backup(home: Path) -> str | None:
+    """The time of the newest backup that was made of a home; ``None`` if it knows of
+    none.
+    """
+    file = home / NEWEST_BACKUP
+    return file.read_text("utf-8") if file.exists() else None
 
 
 def note_text(content: bytes) -> str:

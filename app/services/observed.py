@@ -12,6 +12,7 @@ from fractions import Fraction
 
 from app.core import limits
 from app.core.errors import BalanceMismatch
+from app.core.files import newest_backup
 from app.datasets import catalog
 from app.jobs import queue
 from app.jobs.states import EndReason, JobState
@@ -43,6 +44,7 @@ class Observed:
             yet.
         longest_wait_s: whole seconds that the first job of the queue has waited; 0
             without a job.
+        backup_at: when the newest backup of this home was made, if there is one.
     """
 
     jobs: Mapping[JobState, int]
@@ -53,6 +55,7 @@ class Observed:
     longest_wait_s: int
     deliveries: int
     workers: int
+    backup_at: str | None
 
 
 def observe(installation: Installation, heads: Heads) -> Observed:
@@ -77,6 +80,7 @@ def observe(installation: Installation, heads: Heads) -> Observed:
         wait_s,
         deliveries,
         n_workers,
+        newest_backup(installation.home),
     )
 
 

@@ -20,7 +20,7 @@ from app.core.errors import (
     Unauthenticated,
     Unavailable,
 )
-from app.core.files import StoredFile
+from app.core.files import StoredFile, newest_backup
 from app.core.sealed_files import StorageKeys
 from app.core.settings import Settings
 from app.datasets import catalog, row_files
@@ -171,7 +171,9 @@ def test_a_restore_brings_back_every_row_and_file(
     restored: Callable[[], Scene],
 ) -> None:
     model_id = job_kinds.model(scene, "a")
-    make_backup(scene.installation, tmp_path / "backup")
+    assert newest_backup(scene.installation.home) is None
+    made = make_backup(scene.installation, tmp_path / "backup")
+    assert newest_backup(scene.installation.home) == made.made_at
     before, files = (
         _rows(scene.installation.settings.database_url),
         _files(scene.installation.home),
@@ -179,6 +181,7 @@ def test_a_restore_brings_back_every_row_and_file(
     bring_keys_and_heads(scene.installation, empty_settings)
     result = restore_backup(empty_settings, tmp_path / "backup", accept_loss=False)
     assert (result.losses, result.problems) == ([], [])
+    assert newest_backup(empty_settings.home) is None, "of this home there is none"
     assert _rows(empty_settings.database_url) == before
     assert _files(empty_settings.home) == files
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []

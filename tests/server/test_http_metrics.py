@@ -14,11 +14,13 @@ from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import delete
 
 from app.core import limits
+from app.core.files import NEWEST_BACKUP
 from app.jobs import queue
 from app.jobs.tables import JobRow, WorkerRow
 from app.webhooks.outbox import DeliveryRow
 from tests.support.databases import on_one_idle_server, on_one_server
 from tests.support.operations import EXTERNAL
+from tests.support.pages import section, signed_in
 from tests.support.server import Server, new_idempotency_key, training, worker
 from tests.support.set_limits import SetLimit
 
@@ -77,6 +79,21 @@ def test_the_metrics_are_the_published_ones(idle_server: Server) -> None:
         for family in text_string_to_metric_families(_text(idle_server))
     }
     assert families == NAMES
+
+
+@on_one_idle_server
+def test_the_time_of_the_newest_backup_of_the_home_is_known(
+    idle_server: Server,
+) -> None:
+    name = "grovekeeper_backup_timestamp_seconds"
+    page, mark = "/ui/admin", idle_server.settings.home / NEWEST_BACKUP
+    browser = signed_in(idle_server, idle_server.admin)
+    assert (name, frozenset()) not in _samples(idle_server)
+    assert "none was made of this home" in section(browser.get(page).text, "queue")
+    mark.write_text("2026-11-30T12:00:00.000000Z")
+    assert _value(_samples(idle_server), name) == 1796040000
+    assert "2026-11-30 12:00" in section(browser.get(page).text, "queue")
+    mark.unlink()
 
 
 @on_one_idle_server

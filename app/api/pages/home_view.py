@@ -62,12 +62,11 @@ def _approval(job: ApprovalOut) -> Need:
 
 
 def _proposal(proposal: RulesProposal) -> Need:
-    who = proposal.by_name or proposal.by
     return Need(
         "amber",
         "waiting",
         f"Decide: looser rules of {proposal.dataset_name}",
-        f"Proposed by {who} on {words.minute(proposal.at)} UTC.",
+        f"Proposed by {proposal.by_name or proposal.by} on {words.minute(proposal.at)} UTC.",
         f"/ui/datasets/{proposal.dataset}/rules",
         "Decide",
         is_decision=True,
@@ -128,8 +127,7 @@ def _ending_key(key: ExpiringKey) -> Need:
 def _is_used_up(budget: BudgetOut) -> bool:
     """Whether no more of the budget is left for a key that might spend it."""
     is_spent = budget.limited_by in ("cap", "population")
-    fits = budget.largest_that_fits != "0"
-    return is_spent and budget.may_submit and not fits
+    return is_spent and budget.may_submit and budget.largest_that_fits == "0"
 
 
 def _name(job: ApprovalOut | ListedJob) -> str:

@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 
 from app.core import stamps
 from app.core.errors import InstallationError, Unavailable
-from app.core.files import Directory, StoredFile, why
+from app.core.files import NEWEST_BACKUP, Directory, StoredFile, why
 from app.datasets import admission, catalog, fingerprints, row_files
 from app.db import migrate, revisions
 from app.registry import models, store
@@ -65,6 +65,8 @@ def make_backup(installation: Installation, destination: Path) -> Manifest:
         made.write(part, heads.signer)
         part.rename(destination)
         durable_files.sync_folder(destination.parent)
+        mark = installation.home / NEWEST_BACKUP
+        durable_files.write(mark, made.made_at.encode())
     except OSError as error:
         raise InstallationError(
             f"the backup cannot be written: {why(error)}"
