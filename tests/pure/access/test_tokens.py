@@ -489,6 +489,16 @@ def test_the_issuer_s_document_names_the_keys() -> None:
 _OF_ADDRESS, _OF_DOCUMENT = "no TLS, and is not of the issuer", "is no JSON object with"
 
 
+def test_keys_of_an_issuer_with_tls_are_not_fetched_without(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    issuer = "https://idp.example.org"
+    document = {"issuer": issuer, "jwks_uri": "http://idp.example.org/certs"}
+    monkeypatch.setattr(tokens, "_fetched", lambda _: json.dumps(document).encode())
+    with pytest.raises(tokens.NotAKeySet, match=_OF_ADDRESS):
+        tokens._discovered(issuer)
+
+
 @pytest.mark.parametrize(
     ("changes", "cause"),
     [

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from app.services.webhooks import _Held
 from app.webhooks import sender
 from app.webhooks.sender import AddressRefused, confirm, read_url
 from tests.support.receiver import Receiver, listening
@@ -194,3 +195,8 @@ def test_two_secrets_make_two_signatures_in_each_header_the_new_one_first() -> N
     assert (
         own((new, earlier)) == f"{own((new,))},{own((earlier,)).removeprefix('t=1,')}"
     )
+
+
+def test_a_held_delivery_prints_no_secret() -> None:
+    held = _Held("wh_1", "dl_1", "https://x", b"{}", "job.ended", ("whsec_CANARY",))
+    assert "CANARY" not in repr(held)
