@@ -1,8 +1,11 @@
 """When what is left of a budget ends, by its charges of the last days."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 
 import pytest
+from sqlalchemy import Engine, event
 
 from app.core import limits, stamps
 from app.ledger import statements
@@ -25,6 +28,18 @@ def pace_after(scene: Scene, days: float) -> PaceOut | None:
         id_ = scene.dataset_id
         balances = {id_: statements.balance(session, id_)}
         return paces(session, balances, at=stamps.now() + days * DAY).get(id_)
+
+
+@contextmanager
+def listening(engine: Engine, hear: Callable[[object], None]) -> Iterator[None]:
+    """Tells of each statement that an engine sends."""
+
+    def note(*arguments: object) -> None:
+        hear(arguments[2])
+
+    event.listen(engine, "before_cursor_execute", note)
+    yield
+    event.remove(engine, "before_cursor_execute", note)
 
 
 def day_after(days: float) -> str:
@@ -59,6 +74,20 @@ def test_a_pace_counts_the_charges_of_the_tightest_cell(scene: Scene) -> None:
     assert (shown.charged, shown.days) == ("0.5", 20)
     scene.lower_cap("0.5", key="lower")
     assert pace_after(scene, 20) is None, "nothing is left"
+
+
+def test_a_pace_costs_no_statement_for_each_scope(scene: Scene) -> None:
+    engine = scene.installation.database.engine
+    counts = []
+    for cell in (0, 1, 2):
+        scene.submit(key=f"{cell}", scope={"shard": [cell]}, epsilon="0.25")
+        run(scene)
+        pace_after(scene, 10)  # reads the newest entries into the kept state
+        statements_sent = list[object]()
+        with listening(engine, statements_sent.append):
+            pace_after(scene, 10)
+        counts.append(len(statements_sent))
+    assert counts[0] == counts[-1]
 
 
 def test_an_end_beyond_ten_years_is_none(scene: Scene) -> None:

@@ -1,6 +1,6 @@
 """Estimates when what is left of budgets ends, from the charges of the last days."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from sqlalchemy import case, func, select
@@ -45,11 +45,14 @@ def paces(
         .group_by(EntryRow.account_id, EntryRow.scope)
     )
     first, charged = dict[str, datetime](), dict.fromkeys(balances, 0)
-    for account_id, scope, first_at, high, low in session.execute(sums):
+    uploads = dict[str, Sequence[str]]()  # read once an account, not once a scope
+    for account_id, scope, first_at, high, low in session.execute(sums).all():
         begins = max(stamps.from_text(first_at), earliest)
         first[account_id] = min(begins, first.get(account_id, begins))
-        uploads = statements.named_uploads(session, account_id)
-        if tables.listed(scope, uploads).covers(balances[account_id].tightest_cell):
+        if account_id not in uploads:
+            uploads[account_id] = statements.named_uploads(session, account_id)
+        cells = tables.listed(scope, uploads[account_id])
+        if cells.covers(balances[account_id].tightest_cell):
             charged[account_id] += tables.sum_of_halves(high, low)
     return {
         account_id: _pace(balances[account_id], charged[account_id], begins, at)
