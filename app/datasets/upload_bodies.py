@@ -155,7 +155,7 @@ class _Unpacked:
     def __init__(self, packed: BinaryIO) -> None:
         self._packed = packed
         self._waiting = b""
-        self._member = zlib.decompressobj(wbits=31)
+        self._member: zlib._Decompress | None = None
 
     def read(self, size: int) -> bytes:
         """Some of the text, none at its end.
@@ -167,7 +167,7 @@ class _Unpacked:
         text = b""
         while not text:
             packed = self._waiting or self._packed.read(_PACKED_BYTES)
-            if self._member.eof:
+            if self._member is None or self._member.eof:
                 if not packed:
                     break
                 self._member = zlib.decompressobj(wbits=31)

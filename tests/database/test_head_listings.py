@@ -32,7 +32,7 @@ class BusyDirectory(Directory):
     def files(self, folder: str) -> Iterator[Listed]:
         found = list(super().files(folder))
         (self.while_listing.pop(0) if self.while_listing else nothing)()
-        return (file for file in found if self.path(file.name).exists())
+        return (file for file in found if (self.folder / file.name).exists())
 
     def open(self, name: str) -> BinaryIO:
         (self.before_reading.pop(0) if self.before_reading else nothing)()

@@ -31,10 +31,13 @@ def functions_of_process() -> Functions:
     functions: Functions = {}
     gc.unfreeze()  # frozen objects are not listed
     for value in gc.get_objects():
-        if isinstance(value, FunctionType):
+        # a weak proxy answers isinstance for its object, which may be gone
+        if type(value) is FunctionType:
             code = value.__code__
-            if code.co_filename.startswith(SOURCES):
-                place = code.co_filename, code.co_qualname
+            # templates, whose functions name them, are no modules
+            path = code.co_filename
+            if path.startswith(SOURCES) and path.endswith(".py"):
+                place = path, code.co_qualname
                 functions.setdefault(place, []).append(value)
     return functions
 

@@ -74,7 +74,7 @@ def test_a_profile_is_quoted_released_listed_and_shown(server: Server) -> None:
     assert released["receipt"].splitlines()[0] in answer.text
     assert "This profile adds" in shown
     listed = text_of(browser.get(f"/ui/datasets/{dataset}/statistics"))
-    assert "first look profile the whole dataset 4 ε" in listed
+    assert "first look profile the whole dataset – 4 ε" in listed
     file = browser.get(f"{page}/file")
     assert file.json() == released
     assert f'filename="{released["id"]}.json"' in file.headers["Content-Disposition"]

@@ -190,7 +190,7 @@ def test_a_browser_sends_no_key_in_a_search(idle_server: Server) -> None:
     for path, n_fields in (
         ("/ui/admin/keys", 1),
         ("/ui/acts", 2),
-        (f"/ui/ledger/{dataset}", 2),
+        (f"/ui/ledger/{dataset}", 3),
     ):
         patterns = re.findall(
             r'<input [^>]*pattern="(\(\?![^"]+)"', browser.get(path).text

@@ -118,6 +118,7 @@ def test_an_estimator_without_a_service_cuts_alike() -> None:
     days = [day for day in DAYS if day is not None]
     frame = pd.DataFrame({"age": [40] * len(days)})
     forest.fit(frame, np.array(days))
-    assert forest.classes_.tolist() == ["below 3", "3 to below 7.5", "7.5 or more"]
+    # scorers of scikit-learn read the columns of probabilities in the order of texts
+    assert forest.classes_.tolist() == ["3 to below 7.5", "7.5 or more", "below 3"]
     rows = forest._rows(frame, np.array(days), forest._declared())
     assert rows.y.tolist() == [code for code in CODES if code >= 0]
