@@ -611,10 +611,11 @@ Generated from `app/core/settings.py` by `python -m app.core.settings > docs/set
 
 Every setting is an environment variable. A command-line flag of the same name takes precedence (`--port` over
 `GROVEKEEPER_PORT`). An empty variable counts as unset; a variable that is no setting sets nothing, and a start names
-it. Quotes and blanks around a value, which `docker run --env-file` keeps, are refused. A secret can also be read from
-a file: append `_FILE` to the variable's name and set it to the file's name
-(`GROVEKEEPER_ADMIN_KEY_FILE=/run/secrets/admin_key`). `--database-url` and `--migration-url` take no password, because
-every account of the machine can read the command lines of running processes.
+it. Quotes around a value, which `docker run --env-file` keeps, are refused, and so are blanks around a path or a text;
+around numbers and secrets blanks do not count. A secret can also be read from a file: append `_FILE` to the
+variable's name and set it to the file's name (`GROVEKEEPER_ADMIN_KEY_FILE=/run/secrets/admin_key`). `--database-url`
+and `--migration-url` take no password, because every account of the machine can read the command lines of running
+processes.
 
 | variable | default | secret | meaning |
 |---|---|---|---|"""

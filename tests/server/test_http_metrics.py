@@ -91,9 +91,11 @@ def test_the_time_of_the_newest_backup_of_the_home_is_known(
     assert (name, frozenset()) not in _samples(idle_server)
     assert "none was made of this home" in section(browser.get(page).text, "queue")
     mark.write_text("2026-11-30T12:00:00.000000Z")
-    assert _value(_samples(idle_server), name) == 1796040000
-    assert "2026-11-30 12:00" in section(browser.get(page).text, "queue")
-    mark.unlink()
+    try:
+        assert _value(_samples(idle_server), name) == 1796040000
+        assert "2026-11-30 12:00" in section(browser.get(page).text, "queue")
+    finally:
+        mark.unlink()
 
 
 @on_one_idle_server

@@ -4,7 +4,6 @@ its bytes.
 
 import itertools
 import json
-import resource
 import struct
 from dataclasses import replace
 from types import SimpleNamespace
@@ -286,13 +285,18 @@ def test_a_compressed_stream_is_refused_before_it_is_unpacked(codec: str) -> Non
 @pytest.mark.parametrize(
     "what", ["name", "child", "zone", "message", "schema", "field"]
 )
-def test_a_schema_that_refers_to_one_text_many_times_is_refused(what: str) -> None:
+def test_a_schema_that_refers_to_one_text_many_times_is_refused(
+    what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The library makes a text of each reference: 66 KB would become 64 MB."""
+
+    def never(*_: object) -> None:
+        raise AssertionError("the library read the schema")
+
     body = repeating(what, 1_000, n_bytes=64_000)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    monkeypatch.setattr(pa.ipc, "open_stream", never)
     with pytest.raises(TooLarge, match="names and metadata"):
         arrow_tables.read(body, SCHEMA)
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 16 * 1024
 
 
 @pytest.mark.parametrize("what", ["message", "schema", "field"])
