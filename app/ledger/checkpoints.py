@@ -36,7 +36,14 @@ import hashlib
 import logging
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
@@ -505,18 +512,19 @@ class HeadFolder:
         """The heads of all files by name; see :meth:`read_all`.
 
         A listing may miss what is written meanwhile, so there are two. Further ones look
-        only for heads of accounts whose file was gone: beside busy writers a reader that
+        only for heads of accounts whose newest file was gone: beside busy writers a reader that
         waits for a listing without a change would never end.
         """
         heads = self._read_at_once(self._listed())
-        latest = self._read_at_once(self._listed() - heads.keys())
-        while latest:
-            heads |= latest
-            gone = {_account_of(name) for name, head in latest.items() if head is None}
-            names = self._listed() - heads.keys() if gone else ()
-            latest = self._read_at_once(
-                name for name in names if _account_of(name) in gone
+        heads |= self._read_at_once(self._listed() - heads.keys())
+        while overtaken := _overtaken(heads):
+            unread = self._listed() - heads.keys()
+            newer = self._read_at_once(
+                name for name in unread if _account_of(name) in overtaken
             )
+            if not newer:
+                break  # an operator removed the files
+            heads |= newer
         return {name: head for name, head in heads.items() if head is not None}
 
     def _listed(self) -> set[str]:
@@ -618,6 +626,20 @@ def has_any(store: Store) -> bool:
 
 def _account_of(name: str) -> str:
     return name.partition(".")[0]
+
+
+def _size_in(name: str) -> int:
+    """The number of entries in the name of a head; 0 if it has none."""
+    number = name.partition(".")[2].partition(".")[0]
+    return int(number) if number.isdecimal() else 0
+
+
+def _overtaken(heads: Mapping[str, Checkpoint | None]) -> set[str]:
+    """The accounts whose newest file was gone when it was read."""
+    newest: dict[str, str] = {}
+    for name in sorted(heads, key=_size_in):
+        newest[_account_of(name)] = name
+    return {account_id for account_id, name in newest.items() if heads[name] is None}
 
 
 def _names_in(store: Store) -> Iterator[str]:

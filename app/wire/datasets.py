@@ -332,7 +332,8 @@ class DatasetOut(Answer):
 
     ``continues`` is the erased dataset of the same name whose spent budget counts in
     this account, if there is one. ``pace`` counts at most 30 days, and those since the
-    first charge only; it is null until they are 7, and without a charge in them.
+    first charge, or the oldest of 1,000 entries, only; it is null until they are 7,
+    without a charge in them, and where a population limits what is left.
     """
 
     id: str

@@ -78,6 +78,18 @@ def test_a_head_that_a_listing_missed_is_read(scene: Scene) -> None:
     assert scene.read() == {"ds_1": 4}
 
 
+def test_a_head_that_two_listings_missed_is_read(scene: Scene) -> None:
+    """The head of a listing is gone when it is read, and the next listing misses those
+    that took its place.
+    """
+    write = scene.writer()
+    write("ds_1", 5)
+    write("ds_2", 1)
+    scene.busy.before_reading.append(lambda: write("ds_1", 6))
+    scene.busy.while_listing.extend([nothing, lambda: write("ds_1", 7)])
+    assert scene.read() == {"ds_1": 7, "ds_2": 1}
+
+
 def test_heads_that_grow_at_each_reading_are_read_to_an_end(scene: Scene) -> None:
     """With each reading another account grows, so no listing stays true."""
     write = scene.writer()

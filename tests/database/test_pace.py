@@ -10,6 +10,7 @@ from sqlalchemy import Engine, event
 from app.core import limits, stamps
 from app.ledger import statements
 from app.services import attention
+from app.services.datasets.erase import delete_dataset
 from app.services.datasets.show import list_datasets, show_dataset
 from app.services.ledger.pace import paces
 from app.services.pagination import PageRequest
@@ -90,6 +91,16 @@ def test_a_pace_costs_no_statement_for_each_scope(scene: Scene) -> None:
             pace_after(scene, 10)
         counts.append(len(statements_sent))
     assert counts[0] == counts[-1]
+
+
+def test_an_erased_dataset_has_no_pace(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "MIN_PACE_DAYS", 0)
+    scene.charge_external(key="first", epsilon="0.25")
+    assert show_dataset(scene.installation, OWNER, scene.dataset_id).pace is not None
+    delete_dataset(scene.installation, OWNER, scene.dataset_id)
+    assert show_dataset(scene.installation, OWNER, scene.dataset_id).pace is None
 
 
 def test_an_end_beyond_ten_years_is_none(scene: Scene) -> None:

@@ -163,7 +163,12 @@ def _all_out(
     balances = statements.balances_for(session, ids, principal.key_id)
     epochs = catalog.epochs_of_each(session, ids)
     continued = tables.continued_by(session, ids)
-    pace = paces(session, balances, at=transaction_time(session))
+    living = {
+        dataset.id: balances[dataset.id]
+        for dataset in datasets
+        if not dataset.is_deleted
+    }
+    pace = paces(session, living, at=transaction_time(session))
     return [
         _out(
             dataset,

@@ -7,7 +7,7 @@ from sqlalchemy import case, func, select
 from sqlalchemy.orm import Session
 
 from app.core import limits, stamps
-from app.ledger import statements, tables
+from app.ledger import kept_states, tables
 from app.ledger.statements import Balance
 from app.ledger.tables import AccountRow, EntryKind, EntryRow
 from app.wire.datasets import PaceOut
@@ -21,10 +21,12 @@ def paces(
     """What the tightest cell of each of several accounts was charged in the last days,
     and when what is left ends at this pace.
 
-    The days are those since the first charge, at most ``limits.PACE_DAYS``. An account
-    has no pace if they are fewer than ``limits.MIN_PACE_DAYS``, if none of them has a
-    charge, or if nothing is left. One statement reads the newest
-    ``limits.MAX_PACE_ENTRIES`` entries of each account.
+    The days are those since the first charge, at most ``limits.PACE_DAYS``. One
+    statement reads the newest ``limits.MAX_PACE_ENTRIES`` entries of each account, and
+    of an account with more the days begin with these. An account has no pace if its days
+    are fewer than ``limits.MIN_PACE_DAYS``, if none of them has a charge, or if nothing
+    is left. Nor has a member that its population limits: what is left ends with the
+    charges of others, too.
     """
     earliest = at - limits.PACE_DAYS * _DAY
     recent = case((EntryRow.at >= stamps.to_text(earliest), EntryRow.amount), else_=0)
@@ -45,12 +47,15 @@ def paces(
         .group_by(EntryRow.account_id, EntryRow.scope)
     )
     first, charged = dict[str, datetime](), dict.fromkeys(balances, 0)
-    uploads = dict[str, Sequence[str]]()  # read once an account, not once a scope
+    # read once, not once an account or a scope
+    rows = {row.id: row for row in tables.accounts(session, balances)}
+    uploads = dict[str, Sequence[str]]()
     for account_id, scope, first_at, high, low in session.execute(sums).all():
         begins = max(stamps.from_text(first_at), earliest)
         first[account_id] = min(begins, first.get(account_id, begins))
         if account_id not in uploads:
-            uploads[account_id] = statements.named_uploads(session, account_id)
+            state = kept_states.state_of(session, rows[account_id])
+            uploads[account_id] = state.uploads
         cells = tables.listed(scope, uploads[account_id])
         if cells.covers(balances[account_id].tightest_cell):
             charged[account_id] += tables.sum_of_halves(high, low)
@@ -59,6 +64,7 @@ def paces(
         for account_id, begins in first.items()
         if charged[account_id]
         and balances[account_id].remaining
+        and balances[account_id].limited_by != "population"
         and at - begins >= limits.MIN_PACE_DAYS * _DAY
     }
 
