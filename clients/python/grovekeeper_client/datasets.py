@@ -64,7 +64,8 @@ class TableOptions(StatisticsOptions, total=False):
     Attributes:
         by: up to two columns, for the numbers of each group.
         where: conditions, as in ``POST /datasets/{id}/statistics``.
-        bins: how many of the column, or their edges; of several columns by name.
+        bins: how many of the column, or their edges; of several columns, and of
+            the groups of ``count``, by name.
         name: a name for the statistics.
         purpose: the reason, which auditors read in the ledger, for good.
         idempotency_key: the key of an earlier attempt, whose job is then returned.
@@ -411,6 +412,10 @@ class Dataset:
         chosen = {name: paid.pop(name, None) for name in ("by", "where", "bins")}
         bins = chosen["bins"]
         if bins is not None and not isinstance(bins, Mapping):
+            if "column" not in table:
+                raise TypeError(
+                    "bins of a count or of several columns are a mapping by name"
+                )
             chosen["bins"] = {table["column"]: bins}
         given = {name: value for name, value in chosen.items() if value is not None}
         return self.statistics({**table, **given}, **paid)

@@ -142,7 +142,7 @@ class Transport:
             transport=transport,
             # a proxy cannot reach this machine's loopback
             trust_env=not is_loopback(host),
-            verify=_authorities(),
+            verify=_authorities(self.url),
         )
         # a notebook seldom closes what it opens
         weakref.finalize(self, self._http.close)
@@ -417,12 +417,22 @@ def _through_proxy(url: str) -> str:
     return f", or the proxy that {name.upper()}_PROXY names does not answer"
 
 
-def _authorities() -> ssl.SSLContext | bool:
+def _authorities(url: str) -> ssl.SSLContext | bool:
     """The authorities that ``SSL_CERT_FILE`` names, which httpx would not read for
-    loopback; else those of httpx.
+    loopback; else those of httpx. Without TLS, none.
+
+    Raises:
+        ValueError: the file cannot be read.
     """
+    if httpx.URL(url).scheme == "http":
+        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     file = os.environ.get("SSL_CERT_FILE")
-    return ssl.create_default_context(cafile=file) if file else True
+    try:
+        return ssl.create_default_context(cafile=file) if file else True
+    except OSError as error:
+        raise ValueError(
+            f"SSL_CERT_FILE names {file}, which cannot be read: {error.strerror}"
+        ) from error
 
 
 def _host(url: str) -> str:

@@ -11,6 +11,7 @@ from typer.testing import Result
 
 from app.wire.ledger import AccountEntryKind
 from grovekeeper_client.cli.problems import similar
+from grovekeeper_client.errors import Unreachable
 
 Run = Callable[..., Result]
 
@@ -297,6 +298,17 @@ def test_a_column_that_the_model_does_not_read_has_a_cause(
     cells = ",".join(["1"] * (header.count(",") + 1))
     file.write_text(f"{header}\n{cells}\n")
     assert why in " ".join(run("predict", "md_1", str(file)).stderr.split())
+
+
+def test_a_list_is_shown_without_names_of_keys_that_do_not_arrive(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise Unreachable("http://service", "the connection broke off")
+
+    monkeypatch.setattr("grovekeeper_client.client.Client.func.grants", broken)
+    result = run("ledger", "reservations", "census")
+    assert (result.exit_code, result.stderr) == (0, "")
 
 
 def test_the_keys_of_a_quota_have_names(run: Run, service: Any) -> None:

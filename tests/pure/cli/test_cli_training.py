@@ -14,7 +14,7 @@ from rich.progress import Progress
 from typer.testing import Result
 
 from grovekeeper_client.cli.problems import ExitCode
-from grovekeeper_client.errors import Unreachable
+from grovekeeper_client.errors import ApiProblem, Unreachable
 from grovekeeper_common.job_words import HOLDS
 
 Run = Callable[..., Result]
@@ -666,18 +666,33 @@ def test_a_model_that_is_not_the_one_on_the_card_is_not_kept(
 
 @pytest.mark.parametrize("options", [[], ["--json"]])
 @pytest.mark.parametrize(
-    ("error", "code"),
+    ("error", "code", "fate"),
     [
-        (KeyboardInterrupt(), ExitCode.FAILED),
-        (Unreachable("http://service", "nothing listens there"), ExitCode.UNREACHABLE),
+        (KeyboardInterrupt(), ExitCode.FAILED, "goes on"),
+        (
+            Unreachable("http://service", "nothing listens there"),
+            ExitCode.UNREACHABLE,
+            "goes on",
+        ),
+        (
+            ApiProblem(401, "unauthenticated", "no such key", {}),
+            ExitCode.NOT_ALLOWED,
+            "was accepted",
+        ),
+        (
+            BrokenPipeError(errno.EPIPE, "Broken pipe"),
+            ExitCode.FAILED,
+            "was accepted",
+        ),
     ],
 )
-def test_a_wait_that_ends_early_says_that_the_job_goes_on(
+def test_a_wait_that_ends_early_names_the_job(
     run: Run,
     monkeypatch: pytest.MonkeyPatch,
     options: list[str],
     error: BaseException,
     code: ExitCode,
+    fate: str,
 ) -> None:
     def ended(*_arguments: object, **_options: object) -> None:
         raise error
@@ -686,21 +701,33 @@ def test_a_wait_that_ends_early_says_that_the_job_goes_on(
     result = run("train", "census", "-a", "mrf", "-e", "1", "--wait", *options)
     assert result.exit_code == code
     assert (
-        "the job goes on; follow it with: grovekeeper jobs show jb_1 --wait"
+        f"the job {fate}; follow it with: grovekeeper jobs show jb_1 --wait"
         in result.stderr
     )
+
+
+def _full(text: str, *, file: Any = None, **_options: object) -> None:
+    """Prints to stderr alone, as above a full disk."""
+    if file is None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+    file.write(text)
+
+
+def test_a_problem_that_stdout_does_not_take_is_said_in_words(
+    run: Run, service: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("grovekeeper_client.cli.output.print", _full, raising=False)
+    service.is_down = True
+    result = run("datasets", "list", "--json")
+    assert result.exit_code == ExitCode.UNREACHABLE
+    assert result.stderr.startswith("not done: no answer from ")
 
 
 @pytest.mark.parametrize("options", [[], ["--json"], ["--wait"], ["--json", "--wait"]])
 def test_a_full_disk_below_stdout_does_not_hide_a_job(
     run: Run, monkeypatch: pytest.MonkeyPatch, options: list[str]
 ) -> None:
-    def full(text: str, *, file: Any = None, **_options: object) -> None:
-        if file is None:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        file.write(text)
-
-    monkeypatch.setattr("grovekeeper_client.cli.output.print", full, raising=False)
+    monkeypatch.setattr("grovekeeper_client.cli.output.print", _full, raising=False)
     result = run("train", "census", "-a", "mrf", "-e", "1", *options)
     assert result.exit_code == ExitCode.FAILED
     assert (

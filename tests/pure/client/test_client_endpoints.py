@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import json
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -221,6 +222,13 @@ def test_a_table_is_sent_as_an_arrow_file_in_small_batches(
             TypeError, match="a file, a DataFrame or an Arrow table, not"
         ):
             dataset.upload(other)
+
+
+def test_bins_without_their_column_are_not_sent() -> None:
+    dataset = Dataset(_client(lambda _request: httpx.Response(500)), DATASET)
+    for ask in (dataset.count, partial(dataset.crosstab, "age", "income")):
+        with pytest.raises(TypeError, match="several columns are a mapping by name"):
+            ask(bins=5)
 
 
 def test_an_upload_that_broke_off_starts_again_from_the_first_byte_with_the_same_key(

@@ -232,6 +232,20 @@ def test_the_authorities_that_the_environment_names_are_trusted_on_loopback_too(
         assert len(pool._pool._ssl_context.get_ca_certs()) == 1
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "grove.test"])
+def test_authorities_that_cannot_be_read_are_named_and_matter_to_https_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    file = tmp_path / "authorities.pem"
+    monkeypatch.setenv("SSL_CERT_FILE", str(file))
+    Client(f"http://{host}", KEY).close()
+    with pytest.raises(ValueError, match=rf"SSL_CERT_FILE .*{file}.*: No such file"):
+        Client(f"https://{host}", KEY)
+    file.write_text("no certificate")
+    with pytest.raises(ValueError, match=r"SSL_CERT_FILE .*no certificate or crl"):
+        Client(f"https://{host}", KEY)
+
+
 @pytest.mark.parametrize(
     ("cause", "said"),
     [

@@ -223,9 +223,9 @@ class Remote(Plain):
 
 def names_of_keys(client: Client, dataset: str) -> dict[str, str]:
     """The names of the keys with a role on a dataset, by id; none for a caller who may
-    not list them.
+    not list them, or where they do not arrive.
     """
-    with suppress(ApiProblem):
+    with suppress(ApiProblem, Unreachable):
         grants = client.grants(dataset)
         return {grant["key_id"]: grant["key_name"] for grant in grants}
     return {}

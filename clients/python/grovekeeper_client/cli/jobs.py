@@ -17,9 +17,9 @@ from grovekeeper_client.cli.command import (
     one_attempt,
     option,
 )
-from grovekeeper_client.cli.output import GIVEN_EARLIER, Output, Unwritten, amount
+from grovekeeper_client.cli.output import GIVEN_EARLIER, Output, amount
 from grovekeeper_client.cli.problems import ExitCode
-from grovekeeper_client.errors import FINISHED, Unreachable, unfinished
+from grovekeeper_client.errors import FINISHED, ApiProblem, Unreachable, unfinished
 from grovekeeper_common import scope_words
 from grovekeeper_common.job_words import HOLDS, REASONS
 from grovekeeper_common.json_types import JsonMapping, JsonObject
@@ -173,8 +173,10 @@ def _named(output: Output, job_id: str) -> Iterator[None]:
     """
     try:
         yield
-    except (KeyboardInterrupt, Unreachable, Unwritten) as error:
-        fate = "was accepted" if isinstance(error, Unwritten) else "goes on"
+    except (KeyboardInterrupt, ApiProblem, Unreachable, OSError) as error:
+        # of the others the job may have ended
+        goes_on = isinstance(error, KeyboardInterrupt | Unreachable)
+        fate = "goes on" if goes_on else "was accepted"
         output.complain(
             f"the job {fate}; follow it with: grovekeeper jobs show {job_id} --wait"
         )

@@ -9,7 +9,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from fractions import Fraction
 from typing import Any
 
@@ -211,10 +211,13 @@ class Output:
         print(text, file=sys.stderr)
 
     def problem(self, body: JsonMapping, sentence: str) -> None:
-        """Prints a problem: as the service's JSON, or in words on stderr."""
+        """Prints a problem: as the service's JSON, or in words on stderr, also where
+        stdout takes no more.
+        """
         if self.as_json:
-            self.json(body)
-            return
+            with suppress(Unwritten):
+                self.json(body)
+                return
         word = (
             "refused"
             if of_problem(str(body.get("type"))) is ExitCode.REFUSED
