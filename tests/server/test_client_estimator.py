@@ -431,12 +431,29 @@ def test_numbers_of_a_label_that_is_cut_are_scored_as_their_classes() -> None:
     forest = _uploading("cut", bounds=None, algorithm="rpf", schema=schema)
     forest.set_params(parameters=None).fit(frame, days)
     names = ["below 3", "3 to below 7", "7 or more"]
-    assert forest.classes_.tolist() == sorted(names)
+    # scorers read the columns of probabilities in the order of y, which has numbers
+    assert forest.classes_.tolist() == names
     assert forest.predict(frame[:3]).tolist() == names
     assert forest.score(frame, days) == forest.score(frame, names * 100) == 1
     days[0] = np.nan
-    with pytest.raises(ValueError, match="finite numbers"):
-        clone(forest).fit(frame, days)
+    for call in (clone(forest).fit, forest.score):
+        with pytest.raises(ValueError, match="finite numbers"):
+            call(frame, days)
+
+
+def test_a_schema_with_cuts_as_the_service_shows_it_has_the_area_of_the_numbers() -> (
+    None
+):
+    """Names sort the other way: "0.5 or more" is before "below 0.5"."""
+    label = {"name": "died", "classes": ["below 0.5", "0.5 or more"], "cuts": [0.5]}
+    frame = pd.DataFrame({"sex": ["Male"] * 300, "age": [10, 90] * 150})
+    died = np.array([0, 1] * 150)
+    schema = {**SCHEMA, "label": label}
+    forest = _uploading("shown", bounds=None, algorithm="rpf", schema=schema)
+    forest.set_params(parameters=None).fit(frame, died)
+    assert forest.score(frame, died) == 1
+    assert forest.predict_proba(frame[:2]).argmax(axis=1).tolist() == [0, 1]
+    assert get_scorer("roc_auc")(forest, frame, died) == 1
 
 
 def test_a_column_of_texts_or_dates_is_named_and_not_quoted() -> None:

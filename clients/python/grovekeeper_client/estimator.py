@@ -298,7 +298,7 @@ class _PrivateForest(BaseEstimator, ABC):  # type: ignore[misc]
         Raises:
             ValueError: scores of ``y`` would fail.
         """
-        classes = label.get("classes")
+        classes = None if label.get("cuts") else label.get("classes")
         try:
             with np.errstate(invalid="ignore"):
                 if classes is None:
@@ -406,7 +406,8 @@ class PrivateForestClassifier(_PrivateForest, ClassifierMixin, BaseEstimator):  
         model_: the trained :class:`~grovekeeper_client.models.Model`.
         classes_: classes of the label, in the type of ``y`` if that is one of numbers or
             truth values which all classes have; else those of the schema are text.
-            Sorted, as scorers expect them.
+            Sorted, as scorers expect them; where the label is cut, in the order of the
+            numbers, which ``y`` has.
         n_features_in_: number of features.
         feature_names_in_: names of the features, where they have names.
     """
@@ -427,20 +428,29 @@ class PrivateForestClassifier(_PrivateForest, ClassifierMixin, BaseEstimator):  
         return shares.reshape(-1, len(self.classes_))[:, self._order]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Share of the rows whose class is right; costs no budget. Where the label is
-        cut, a number counts as its class.
+        """Share of the rows whose class is right; costs no budget.
+
+        Where the label is cut, use ``score``, the default of searches, which counts a
+        number as its class: scorers by name compare names of classes with your numbers.
+
+        Raises:
+            ValueError: the label is cut, and a number is missing or infinite.
         """
         check_is_fitted(self)
-        cuts = self.model_.card["schema"]["label"].get("cuts")
+        label = self.model_.card["schema"]["label"]
+        cuts = label.get("cuts")
         if cuts and _plain_type(y).kind in "iuf":
+            self._check_scores(label, y)
             y = np.array(self.model_.classes)[np.searchsorted(cuts, y, side="right")]
         return float(super().score(X, y, sample_weight))
 
     def _describe(self, y: Any = None) -> None:
         super()._describe()
         classes = _typed(self.model_.classes, y)
-        # scorers expect classes, and columns of probabilities, in this order
-        self._order = np.argsort(classes)
+        # scorers expect classes, and columns of probabilities, in the order of y; it has
+        # numbers where the label is cut, and the classes are declared in their order
+        is_cut = self.model_.card["schema"]["label"].get("cuts")
+        self._order = np.arange(len(classes)) if is_cut else np.argsort(classes)
         self.classes_ = classes[self._order]
 
     def _label(self, y: Any) -> tuple[JsonObject, Sequence[Scalar]]:

@@ -366,8 +366,12 @@ class _PrivateForest(ClassifierMixin, _PrivateTrees):  # type: ignore[misc]
     def fit(self, X: Any, y: Any) -> Self:
         super().fit(X, y)
         self._by_code = self._classes(self.schema_)
-        # scorers expect classes, and columns of probabilities, in this order
-        self.classes_ = np.sort(self._by_code)
+        classes = self._by_code
+        # scorers expect classes, and columns of probabilities, in the order of y; it has
+        # numbers where the label is cut, and the classes are declared in their order
+        is_cut = self.schema_.label.cuts
+        self._order = np.arange(len(classes)) if is_cut else np.argsort(classes)
+        self.classes_ = classes[self._order]
         return self
 
     fit.__doc__ = _PrivateTrees.fit.__doc__
@@ -384,11 +388,13 @@ class _PrivateForest(ClassifierMixin, _PrivateTrees):  # type: ignore[misc]
         budget.
         """
         shares = self._probabilities(X)
-        return shares[:, np.argsort(self._by_code)]
+        return shares[:, self._order]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Share of the rows whose class is right; costs no budget. Labels are read as
-        ``fit`` reads them, and a row without a declared class is never right.
+        ``fit`` reads them, and a row without a declared class is never right. Where the
+        label is cut, use ``score``, the default of searches: scorers by name compare
+        names of classes with your numbers.
         """
         predicted = self._predicted(X)
         codes = _codes_of(_column(y), self.schema_.label, self._by_code)
@@ -447,7 +453,8 @@ class RandomPrivateForest(_PrivateForest, _Random):
         forest_: the released forest, with its plan and event.
         feature_importances_: importances of the features, from released counts.
         split_counts_: splits that look at each feature.
-        classes_: classes of the schema, sorted.
+        classes_: classes of the schema, sorted; those of cuts in the order of the
+            numbers.
         n_features_in_: number of features.
         feature_names_in_: names of the features, where ``X`` has names.
     """

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from sklearn.metrics import get_scorer
 
 from app.core.errors import RowsInvalid
 from app.datasets.fingerprints import RowHash
@@ -118,7 +119,18 @@ def test_an_estimator_without_a_service_cuts_alike() -> None:
     days = [day for day in DAYS if day is not None]
     frame = pd.DataFrame({"age": [40] * len(days)})
     forest.fit(frame, np.array(days))
-    # scorers of scikit-learn read the columns of probabilities in the order of texts
-    assert forest.classes_.tolist() == ["3 to below 7.5", "7.5 or more", "below 3"]
+    # scorers read the columns of probabilities in the order of y, which has numbers
+    assert forest.classes_.tolist() == ["below 3", "3 to below 7.5", "7.5 or more"]
     rows = forest._rows(frame, np.array(days), forest._declared())
     assert rows.y.tolist() == [code for code in CODES if code >= 0]
+
+
+def test_the_area_under_the_curve_is_that_of_the_numbers() -> None:
+    """Names sort the other way: "0.5 or more" is before "below 0.5"."""
+    schema = {**CUT, "label": {"name": "died", "cuts": [0.5]}}
+    frame = pd.DataFrame({"age": [10, 90] * 300})
+    died = np.array([0, 1] * 300)
+    forest = RandomPrivateForest(epsilon=100, schema=schema).fit(frame, died)
+    assert forest.score(frame, died) == 1
+    assert forest.predict_proba(frame[:2]).argmax(axis=1).tolist() == [0, 1]
+    assert get_scorer("roc_auc")(forest, frame, died) == 1
