@@ -535,8 +535,10 @@ class BoostedPrivateRegressor(_PrivateRegressor, _Boosted):
 
 def _column(y: Any) -> NDArray[Any]:
     """Labels as an array ``(n_rows,)`` in which each is what it is in ``y``."""
+    # column_or_1d makes numbers of pandas' truth values
+    is_numpy = isinstance(getattr(y, "dtype", None), np.dtype)
     labels: NDArray[Any] = column_or_1d(
-        y if hasattr(y, "dtype") else np.asarray(y, dtype=object), warn=True
+        y if is_numpy else np.asarray(y, dtype=object), warn=True
     )
     return labels
 
@@ -554,11 +556,14 @@ def _codes_of(labels: NDArray[Any], label: Label, classes: NDArray[Any]) -> Int3
     """
     if label.cuts or label.bounds:
         return codes_of_numbers(label, _numbers_of(labels))
-    kind = labels.dtype.kind
+    kinds = {labels.dtype.kind}
+    if labels.dtype == object:  # a list, or a column of pandas
+        given = {type(each) for each in labels.tolist() if not _is_missing(each)}
+        kinds = {np.dtype(each).kind for each in given}
     is_read = all(map(is_number, map(str, classes.tolist())))
-    if kind == "b":
+    if kinds == {"b"}:
         is_read = classes.dtype.kind == "b"
-    if kind in "iufb" and not is_read:
+    if kinds and kinds <= set("iufb") and not is_read:
         raise ValueError(
             "y holds numbers or truth values and the classes of the schema are others: was y encoded?"
         )

@@ -427,16 +427,48 @@ def test_no_row_changes_how_another_is_read(more: list[Any]) -> None:
         (["0", "1"], [False, True]),
     ],
 )
+@pytest.mark.parametrize(
+    "form",
+    [
+        np.array,
+        list,
+        lambda labels: np.array([*map(np.array(labels).dtype.type, labels)], object),
+        lambda labels: pd.Series(labels).convert_dtypes(),
+        lambda labels: pd.Series([*labels[:-1], None]).convert_dtypes(),
+        lambda labels: [*labels[:-1], None],
+        lambda labels: [*labels[:-1], float("nan")],
+    ],
+)
 def test_encoded_labels_are_refused_before_the_charge(
-    classes: list[Any], pair: list[Any]
+    classes: list[Any], pair: list[Any], form: Callable[[list[Any]], Any]
 ) -> None:
     account = InProcessAccount(1)
     schema = {**SCHEMA, "label": {"name": "ill", "classes": classes}}
     with pytest.raises(ValueError, match="encoded"):
         RandomPrivateForest(1, schema=schema, account=account).fit(
-            FRAME, np.array(pair * 300)
+            FRAME, form(pair * 300)
         )
     assert account.spent == "0"
+
+
+@pytest.mark.parametrize(
+    ("classes", "labels"),
+    [
+        ([0, 1], [0, 1.0]),
+        ([0, 1], [1, None, True]),
+        (["0", "1"], [np.int64(0), 1]),
+        ([False, True], [np.True_, False]),
+        ([False, True], pd.array([True, None], "boolean")),
+        (["no", "yes"], [0, "yes"]),
+        (["no", "yes"], [None, np.nan]),
+    ],
+)
+def test_labels_of_the_kind_of_the_classes_or_of_several_are_read(
+    classes: list[Any], labels: Any
+) -> None:
+    schema = {**SCHEMA, "label": {"name": "ill", "classes": classes}}
+    forest = RandomPrivateForest(1, schema=schema).fit(FRAME[: len(labels)], labels)
+    assert forest.receipt_
 
 
 @pytest.mark.parametrize("cell", ["secret-123", True, pd.Timestamp("2020-01-01")])
