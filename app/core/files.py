@@ -23,6 +23,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO, Protocol, cast
 
+from app.core import stamps
 from app.core.errors import InstallationError
 from grovekeeper_common.durable_files import (
     Existing,
@@ -48,10 +49,17 @@ def why(error: OSError) -> str:
 
 def newest_backup(home: Path) -> str | None:
     """The time of the newest backup that was made of a home; ``None`` if it knows of
-    none.
+    none, or its file is damaged.
     """
-    file = home / NEWEST_BACKUP
-    return file.read_text("utf-8") if file.exists() else None
+    try:
+        text = (home / NEWEST_BACKUP).read_text("utf-8").strip()
+        stamps.from_text(text)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError):
+        _log.warning("the time of the newest backup cannot be read")
+        return None
+    return text
 
 
 def note_text(content: bytes) -> str:

@@ -20,7 +20,7 @@ from app.core.errors import (
     Unauthenticated,
     Unavailable,
 )
-from app.core.files import StoredFile, newest_backup
+from app.core.files import NEWEST_BACKUP, StoredFile, newest_backup
 from app.core.sealed_files import StorageKeys
 from app.core.settings import Settings
 from app.datasets import catalog, row_files
@@ -162,6 +162,29 @@ def _files(home: Path) -> dict[str, bytes]:
 def _acts(installation: Installation, kind: EntryKind) -> list[dict[str, object]]:
     with installation.database.read() as session:
         return control.details_of(session, kind)
+
+
+def test_a_backup_is_whole_though_its_time_cannot_be_noted(
+    scene: Scene, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (scene.installation.home / NEWEST_BACKUP / "in the way").mkdir(parents=True)
+    made = make_backup(scene.installation, tmp_path / "backup")
+    signer = Signer.open(scene.installation.home / "signing.key", make=False)
+    assert layout.Manifest.read(tmp_path / "backup", signer) == made
+    assert "the backup is whole; its time could not be noted" in caplog.messages
+
+
+@pytest.mark.parametrize("content", [b"", b"yesterday", b"\xff", None])
+def test_a_damaged_time_of_the_newest_backup_counts_as_none(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, content: bytes | None
+) -> None:
+    mark = tmp_path / NEWEST_BACKUP
+    if content is None:
+        mark.mkdir()
+    else:
+        mark.write_bytes(content)
+    assert newest_backup(tmp_path) is None
+    assert caplog.messages == ["the time of the newest backup cannot be read"]
 
 
 def test_a_restore_brings_back_every_row_and_file(

@@ -94,6 +94,10 @@ def test_the_time_of_the_newest_backup_of_the_home_is_known(
     try:
         assert _value(_samples(idle_server), name) == 1796040000
         assert "2026-11-30 12:00" in section(browser.get(page).text, "queue")
+        mark.write_text("2026-11-30T12:00:00.000000Z\n")
+        assert _value(_samples(idle_server), name) == 1796040000
+        mark.write_text("")
+        assert (name, frozenset()) not in _samples(idle_server)
     finally:
         mark.unlink()
 

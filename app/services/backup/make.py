@@ -7,6 +7,7 @@ fewer. If a file is gone because its dataset or its model was deleted in the mea
 the backup begins again with another transaction and keeps the files that were copied.
 """
 
+import logging
 import os
 import secrets
 import shutil
@@ -27,6 +28,8 @@ from app.services.backup.layout import DATABASE, FileFacts, Manifest
 from app.services.installation import Installation
 from app.services.ledger.heads import Heads
 from grovekeeper_common import durable_files
+
+_log = logging.getLogger(__name__)
 
 _ATTEMPTS = 10
 """Transactions that a backup begins; each is needed only if something was deleted
@@ -65,14 +68,16 @@ def make_backup(installation: Installation, destination: Path) -> Manifest:
         made.write(part, heads.signer)
         part.rename(destination)
         durable_files.sync_folder(destination.parent)
-        mark = installation.home / NEWEST_BACKUP
-        durable_files.write(mark, made.made_at.encode())
     except OSError as error:
         raise InstallationError(
             f"the backup cannot be written: {why(error)}"
         ) from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
+    try:
+        durable_files.write(installation.home / NEWEST_BACKUP, made.made_at.encode())
+    except OSError:
+        _log.warning("the backup is whole; its time could not be noted")
     return made
 
 
