@@ -536,21 +536,31 @@ _TOLERANT = (int, float, str.strip, _read_roles)
 def _read(setting: Setting, environ: Mapping[str, str]) -> object | None:
     text = environ.get(setting.variable) or None
     if setting.secret:
-        text = _read_secret(setting, environ, text=(text or "").strip() or None)
+        text = _read_secret(setting, environ, text=text)
     if text is None:
         return None
-    # Kept, they would name another folder, and so a new installation.
-    if text[0] in _QUOTES or (setting.read not in _TOLERANT and text != text.strip()):
-        raise InstallationError(
-            f"{setting.variable} has quotes, blanks or a line end around its value: `docker run --env-file` and files "
-            "of Windows keep them"
-        )
+    tolerant = setting.secret or setting.read in _TOLERANT
+    text = _bare(setting.variable, text, tolerant=tolerant)
     try:
         return setting.read(text)
     except ValueError:
         raise InstallationError(
             f"{setting.variable} cannot be read; see docs/settings.md"
         ) from None
+
+
+def _bare(variable: str, text: str, *, tolerant: bool) -> str:
+    """A value without the blanks around it, which only a tolerant reader may lose.
+    Kept, quotes and blanks would name another folder, and so a new installation; so
+    would a value of blanks alone that counts as unset.
+    """
+    bare = text.strip()
+    if not bare or bare[0] in _QUOTES or not (tolerant or bare == text):
+        raise InstallationError(
+            f"{variable} has quotes, blanks or a line end around its value: `docker run --env-file` and files of "
+            "Windows keep them"
+        )
+    return bare
 
 
 def _require_utf8(values: Mapping[str, object]) -> None:
@@ -573,6 +583,7 @@ def _read_secret(
         return text
     if text is not None:
         raise InstallationError(f"set {setting.variable} or {file_variable}, not both")
+    path = _bare(file_variable, path, tolerant=False)
     try:
         content = _read_path(path).read_text(encoding="utf-8-sig").strip()
     except (OSError, ValueError):  # not there, not UTF-8
@@ -611,11 +622,11 @@ Generated from `app/core/settings.py` by `python -m app.core.settings > docs/set
 
 Every setting is an environment variable. A command-line flag of the same name takes precedence (`--port` over
 `GROVEKEEPER_PORT`). An empty variable counts as unset; a variable that is no setting sets nothing, and a start names
-it. Quotes around a value, which `docker run --env-file` keeps, are refused, and so are blanks around a path or a text;
-around numbers and secrets blanks do not count. A secret can also be read from a file: append `_FILE` to the
-variable's name and set it to the file's name (`GROVEKEEPER_ADMIN_KEY_FILE=/run/secrets/admin_key`). `--database-url`
-and `--migration-url` take no password, because every account of the machine can read the command lines of running
-processes.
+it. Quotes around a value, which `docker run --env-file` keeps, are refused, and so are blanks alone and blanks around
+a path or a text; around numbers and secrets blanks do not count. A secret can also be read from a file: append
+`_FILE` to the variable's name and set it to the file's name (`GROVEKEEPER_ADMIN_KEY_FILE=/run/secrets/admin_key`).
+`--database-url` and `--migration-url` take no password, because every account of the machine can read the command
+lines of running processes.
 
 | variable | default | secret | meaning |
 |---|---|---|---|"""

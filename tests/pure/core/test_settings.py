@@ -133,6 +133,9 @@ def test_only_secrets_are_read_from_a_file(tmp_path: Path) -> None:
         {"GROVEKEEPER_ADMIN_KEY": "SECRET", "GROVEKEEPER_ADMIN_KEY_FILE": "/nowhere"},
         {"GROVEKEEPER_ADMIN_KEY_FILE": "/nowhere/at/all"},
         {"GROVEKEEPER_ADMIN_KEY_FILE": "/dev/null"},
+        {"GROVEKEEPER_DATABASE_URL": " \t "},
+        {"GROVEKEEPER_DATABASE_URL": "\r"},
+        {"GROVEKEEPER_URL": "\n"},
         {"GROVEKEEPER_HOME": '"/srv/grove"'},
         {"GROVEKEEPER_HOME": "/srv/grove\r"},
         {"GROVEKEEPER_CHECKPOINT_DIR": " /srv/heads"},
@@ -150,6 +153,16 @@ def test_an_invalid_value_is_refused_by_name_and_not_shown(
     message = str(raised.value)
     assert next(iter(environ)).removesuffix("_FILE") in message
     assert not any(value in message for value in environ.values() if len(value) > 2)
+
+
+@pytest.mark.parametrize("around", ['"{}"', "'{}'", " {}", "{}\r"])
+def test_quotes_and_blanks_around_the_name_of_a_file_are_named(
+    tmp_path: Path, around: str
+) -> None:
+    (tmp_path / "key").write_text("boss.secret", encoding="utf-8")
+    variable = "GROVEKEEPER_ADMIN_KEY_FILE"
+    with pytest.raises(InstallationError, match=f"{variable} has quotes, blanks"):
+        Settings.from_environment({variable: around.format(tmp_path / "key")})
 
 
 @pytest.mark.parametrize(
