@@ -168,6 +168,10 @@ class _Unpacked:
         while not text:
             packed = self._waiting or self._packed.read(_PACKED_BYTES)
             if self._member is None or self._member.eof:
+                if self._member and packed[:1] == b"\0":
+                    # zeros fill the last block of a tape
+                    self._waiting = packed.lstrip(b"\0")
+                    continue
                 if not packed:
                     break
                 self._member = zlib.decompressobj(wbits=31)

@@ -107,6 +107,21 @@ def test_reads_have_their_full_size_until_the_end(size):
     assert source.refusal is None
 
 
+@pytest.mark.parametrize("n_zeros", [1, 512, 8 * 1024, 100_000])
+def test_zeros_behind_a_member_are_skipped(n_zeros):
+    zeros = bytes(n_zeros)
+    source = open_source(PACKED + zeros + gzip.compress(b"more") + zeros, is_gzip=True)
+    assert source.read() == TEXT + b"more"
+    assert source.refusal is None
+
+
+@pytest.mark.parametrize("body", [b"\0" + PACKED, bytes(512), PACKED + b"\0x"])
+def test_zeros_before_the_first_member_and_other_bytes_are_refused(body):
+    source = open_source(body, is_gzip=True)
+    source.read()
+    assert isinstance(source.refusal, MalformedRequest)
+
+
 @pytest.mark.parametrize("read_size", [1, 3, 11, 1000])
 @pytest.mark.parametrize("before", [b"", b"ab\n", b"\r\n", b"0123456789\n"])
 @pytest.mark.parametrize("end", [b"", b"\n", b"\r", b"\r\n1\n"])
