@@ -94,6 +94,8 @@ MAX_PREDICTION_BODY_NODES = 2_100_000
 # Messages of a prediction request in Arrow: the schema, dictionaries and record
 # batches.
 MAX_PREDICTION_MESSAGES = 4_096
+# Levels of columns in columns of a prediction request in Arrow
+MAX_PREDICTION_LEVELS = 64
 # Record batches times columns of a prediction request in Arrow
 MAX_PREDICTION_ARRAYS = 65_536
 # Bytes of a prediction request that is answered on the event loop, without a thread,

@@ -352,7 +352,7 @@ def _built(metadata: memoryview) -> Iterator[int]:
     kind = _number(metadata, message, 1)
     if kind == _SCHEMA:
         yield from _tables(metadata, header, 2)
-        yield from _tables(metadata, header, 1, of_fields=True)
+        yield from _tables(metadata, header, 1, level=1)
         return
     if kind == _DICTIONARY:
         if _number(metadata, header, 2):
@@ -363,20 +363,27 @@ def _built(metadata: memoryview) -> Iterator[int]:
 
 
 def _tables(
-    buffer: memoryview, table: int, index: int, *, of_fields: bool = False
+    buffer: memoryview, table: int, index: int, *, level: int = 0
 ) -> Iterator[int]:
-    """The bytes of a list of pairs of texts, or of fields, which begin with a name."""
+    """The bytes of a list of pairs of texts, or of fields, which begin with a name and
+    have a level, from 1.
+    """
     for place in _list(buffer, table, index):
+        # each level passes on the bytes of all levels below it
+        if level > limits.MAX_PREDICTION_LEVELS:
+            raise TooLarge(
+                "the number of levels of columns", limits.MAX_PREDICTION_LEVELS
+            )
         item = _target(buffer, place)
         yield _BUILT_BYTES + len(_list(buffer, item, 0))
-        if not of_fields:
+        if not level:
             yield len(_list(buffer, item, 1))
             continue
         # the second member of a timestamp or a union is a text or a list
         if _number(buffer, item, 2) in (10, 14):
             yield len(_list(buffer, _target(buffer, _member(buffer, item, 3)), 1))
         yield from _tables(buffer, item, 6)
-        yield from _tables(buffer, item, 5, of_fields=True)
+        yield from _tables(buffer, item, 5, level=level + 1)
 
 
 def _target(buffer: memoryview, at: int) -> int:

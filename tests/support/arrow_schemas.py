@@ -64,6 +64,26 @@ class _Written:
         self._text += bytes(-len(self._text) % 8)
 
 
+def nested(n_levels: int, n_leaves: int) -> bytes:
+    """A stream of a schema of one column, so deep, that ends in so many columns."""
+    written = _Written()
+    kind = struct.pack("<h", 4)
+    written.table("message", {0: kind, 1: _SCHEMA_MESSAGE, 2: "schema"})
+    written.table("schema", {1: "level 1"})
+    for level in range(1, n_levels):
+        written.list(f"level {level}", [f"field {level}"])
+        children = f"level {level + 1}"
+        members: dict[int, Member] = {0: "name", 2: _STRUCT, 3: "struct", 5: children}
+        written.table(f"field {level}", members)
+    written.list(f"level {n_levels}", ["leaf"] * n_leaves)
+    written.table("leaf", {0: "name", 2: _INT, 3: "integer", 5: "none"})
+    written.table("struct", {})
+    written.table("integer", {0: struct.pack("<i", 64), 1: b"\1"})
+    written.list("none", [])
+    written.text("name", 1)
+    return written.stream()
+
+
 def repeating(what: str, number: int, *, n_bytes: int = 3) -> bytes:
     """A stream of a schema that refers to one thing so many times.
 

@@ -30,7 +30,7 @@ from grovekeeper_forests.errors import (
     ParameterInvalid,
     ParameterProblem,
 )
-from tests.support.arrow_schemas import repeating
+from tests.support.arrow_schemas import nested, repeating
 from tests.support.columnar import stream_of
 from tests.support.schemas import schema_of, sized
 from tests.support.set_limits import SetLimit
@@ -297,6 +297,18 @@ def test_a_schema_that_refers_to_one_text_many_times_is_refused(
     monkeypatch.setattr(pa.ipc, "open_stream", never)
     with pytest.raises(TooLarge, match="names and metadata"):
         arrow_tables.read(body, SCHEMA)
+
+
+def test_columns_in_columns_have_a_limit_of_levels() -> None:
+    """Each level would cost its time again for each of the columns below it."""
+    with pytest.raises(
+        TooLarge, match="the number of levels of columns is over the limit of 64"
+    ):
+        arrow_tables.read(nested(65, 1), SCHEMA)
+    with pytest.raises(InvalidRequest):
+        arrow_tables.read(nested(64, 1), SCHEMA)
+    with pytest.raises(TooLarge, match="levels"):
+        arrow_tables.read(nested(950, 16_000), SCHEMA)
 
 
 @pytest.mark.parametrize("what", ["message", "schema", "field"])
