@@ -563,7 +563,7 @@ def _codes_of(labels: NDArray[Any], label: Label, classes: NDArray[Any]) -> Int3
     is_read = all(map(is_number, map(str, classes.tolist())))
     if kinds == {"b"}:
         is_read = classes.dtype.kind == "b"
-    if kinds and kinds <= set("iufb") and not is_read:
+    if kinds and kinds.issubset("iufb") and not is_read:
         raise ValueError(
             "y holds numbers or truth values and the classes of the schema are others: was y encoded?"
         )
