@@ -115,7 +115,11 @@ def test_zeros_behind_a_member_are_skipped(n_zeros):
     assert source.refusal is None
 
 
-@pytest.mark.parametrize("body", [b"\0" + PACKED, bytes(512), PACKED + b"\0x"])
+@pytest.mark.parametrize(
+    "body",
+    [b"\0" + PACKED, bytes(512), PACKED + b"\0x"],
+    ids=["before", "zeros", "others"],  # a packed file states when it was made
+)
 def test_zeros_before_the_first_member_and_other_bytes_are_refused(body):
     source = open_source(body, is_gzip=True)
     source.read()
