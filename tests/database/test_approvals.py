@@ -374,6 +374,19 @@ def test_each_dataset_of_a_job_is_approved_by_its_owner(scene: Scene) -> None:
     pair.verify()
 
 
+@on_one_database
+def test_an_owner_of_one_dataset_of_a_job_is_shown_no_part_on_another(
+    scene: Scene,
+) -> None:
+    pair = Pair.beside(scene)
+    for place in (pair.first, pair.second):
+        set_rules(place, approval_above="0.001")
+    grant(pair.second, "owner")
+    pair.submit(key="a")
+    (listed,) = list_approvals(scene.installation, SECOND, PageRequest()).approvals
+    assert [part.dataset for part in listed.parts] == [pair.second.dataset_id]
+
+
 def test_a_replay_answers_waiting_after_the_decision(guarded: Scene) -> None:
     first = guarded.submit(key="a", epsilon="0.6", by=SECOND)
     assert b'"state":"waiting"' in first.body

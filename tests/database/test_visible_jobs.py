@@ -1,5 +1,6 @@
 """Beside releases, in streams and in ledgers, a key sees the jobs of those datasets
-alone where it may see jobs, and the entries of its own jobs where it reads no ledger.
+alone where it may see jobs, the names of their submitters where it sees grants, and the
+entries of its own jobs where it reads no ledger.
 """
 
 from app.access import grants
@@ -32,6 +33,18 @@ def test_a_job_of_a_dataset_where_the_key_predicts_is_not_shown_beside_one_where
     _grant(pair.second, Role.ANALYST)
     seen = show_jobs.jobs_of(scene.installation, STRANGER, [hidden, visible])
     assert list(seen) == [visible]
+
+
+def test_a_submitter_has_a_name_beside_jobs_of_datasets_whose_grants_the_key_sees(
+    scene: Scene,
+) -> None:
+    pair = Pair.beside(scene)
+    unnamed, named = pair.submit(key="a"), pair.swapped.submit(key="b")
+    _grant(pair.first, Role.ANALYST)
+    _grant(pair.second, Role.AUDITOR)
+    seen = show_jobs.jobs_of(scene.installation, STRANGER, [unnamed, named])
+    assert seen[unnamed].submitted_by_name is None
+    assert seen[named].submitted_by_name
 
 
 def test_a_follower_sees_no_job_because_another_one_does(scene: Scene) -> None:
