@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from sqlalchemy.orm import Session
 
 from app.access import grants, keys
-from app.access.grants import MANAGE_DATASET, Principal
+from app.access.grants import MANAGE_DATASET, TRAIN, Principal, Role
 from app.core import limits, stamps
 from app.datasets import catalog
 from app.jobs.queue import JobFilter
@@ -64,7 +64,7 @@ def show_attention(installation: Installation, principal: Principal) -> Attentio
             running=counted[JobState.RUNNING],
         ),
         recent=show_jobs.list_jobs(*by, _FIRST, recent).jobs,
-        budgets=budgets(*by, datasets)[: limits.MAX_ATTENTION],
+        budgets=budgets(principal, datasets)[: limits.MAX_ATTENTION],
     )
 
 
@@ -126,29 +126,28 @@ def _ending_keys(
     return ending
 
 
-def budgets(
-    installation: Installation, principal: Principal, datasets: Sequence[DatasetOut]
-) -> list[BudgetOut]:
-    """The budgets of living datasets that the caller sees, the fullest first."""
+def budgets(principal: Principal, datasets: Sequence[DatasetOut]) -> list[BudgetOut]:
+    """The budgets of those of a caller's datasets that live, the fullest first."""
     living = [item for item in datasets if item.deleted_at is None]
-    fullest_first = sorted(living, key=show.share_used, reverse=True)
-    ids = [item.id for item in fullest_first]
-    standings = show.standings(installation, principal, ids)
-    shown = []
-    for item in fullest_first:
-        standing = standings.get(item.id)
-        # a grant may have been taken away meanwhile
-        if standing is None:
-            continue
-        budget = BudgetOut(
-            dataset=item.id,
-            dataset_name=item.name,
-            account=item.account,
-            pace=item.pace,
-            population=item.population,
-            protects=item.protects,
-            **vars(standing),
-            has_rows=bool(item.epochs),
-        )
-        shown.append(budget)
-    return shown
+    return [
+        _budget(principal, item)
+        for item in sorted(living, key=show.share_used, reverse=True)
+    ]
+
+
+def _budget(principal: Principal, item: DatasetOut) -> BudgetOut:
+    acts_as = principal.acts_as(None if item.role is None else Role(item.role))
+    return BudgetOut(
+        dataset=item.id,
+        dataset_name=item.name,
+        account=item.account,
+        pace=item.pace,
+        population=item.population,
+        protects=item.protects,
+        role=item.role,
+        may_submit=not acts_as.isdisjoint(TRAIN),
+        largest_that_fits=item.largest_that_fits,
+        limited_by=item.account.limited_by,
+        has_rows=bool(item.epochs),
+        state=item.state,
+    )

@@ -2,7 +2,7 @@
 
 from app.wire.approvals import ApprovalOut
 from app.wire.base import Answer, DecimalText, OfDataset
-from app.wire.datasets import AccountOut, PaceOut
+from app.wire.datasets import AccountOut, DatasetState, PaceOut
 from app.wire.jobs import ListedJob
 from grovekeeper_common.limit_words import LimitedBy
 
@@ -38,7 +38,7 @@ class BudgetOut(OfDataset):
     """What is left of the budget of a dataset, and the largest ε of one job of the key.
 
     ``role`` is the role that the key was granted; ``may_submit``: it may submit jobs;
-    ``has_rows``: there was an upload.
+    ``has_rows``: there was an upload. ``state`` is that of :class:`DatasetOut`.
     """
 
     account: AccountOut
@@ -50,6 +50,7 @@ class BudgetOut(OfDataset):
     largest_that_fits: DecimalText
     limited_by: LimitedBy
     has_rows: bool
+    state: DatasetState
 
 
 class AttentionOut(Answer):

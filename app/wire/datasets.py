@@ -327,8 +327,18 @@ class DeclarationOut(Answer):
     warnings: list[str]
 
 
+DatasetState: TypeAlias = Literal[
+    "active", "nothing-fits", "no-rows", "frozen", "erased"
+]
+
+
 class DatasetOut(Answer):
-    """Public facts of a dataset and its balance.
+    """Public facts of a dataset, its balance, and what the key may spend there.
+
+    ``role`` is the role that the key was granted, if any, and ``largest_that_fits`` the
+    largest ε of one job of the key on the whole dataset: the minimum over cap,
+    population and rules. ``state`` is ``frozen`` where the freeze alone leaves nothing,
+    and ``no-rows`` until the first upload.
 
     ``continues`` is the erased dataset of the same name whose spent budget counts in
     this account, if there is one. ``pace`` counts at most 30 days, and those since the
@@ -338,8 +348,11 @@ class DatasetOut(Answer):
 
     id: str
     name: str
+    role: str | None
+    state: DatasetState
     continues: str | None
     account: AccountOut
+    largest_that_fits: DecimalText
     pace: PaceOut | None
     schema_: Annotated[JsonObject, Field(alias="schema", serialization_alias="schema")]
     adjacency: str

@@ -8,7 +8,9 @@ import pytest
 
 from app.core import limits
 from app.ledger.tables import RulesRow
-from app.services.datasets.show import list_datasets, show_dataset, standings
+from app.services.attention import budgets
+from app.services.datasets.erase import delete_dataset
+from app.services.datasets.show import list_datasets, show_dataset
 from app.services.ledger.balances import list_balances, show_balance
 from app.services.ledger.external import quote_external
 from app.services.pagination import PageRequest
@@ -68,8 +70,7 @@ def test_every_answer_names_the_limit_that_leaves_least(
         (account.limited_by, account.available, account.remaining)
         for account in accounts
     } == {(limited_by, available, "3")}
-    standing = standings(*caller, [scene.dataset_id])[scene.dataset_id]
-    assert (standing.limited_by, standing.largest_that_fits) == (limited_by, available)
+    assert (listed.role, listed.largest_that_fits) == ("owner", available)
     plan = show_plan(
         *caller,
         PlanIn.model_validate(
@@ -144,14 +145,37 @@ def test_a_key_whose_role_admits_no_job_is_told_so_whatever_fits(
     scene: Scene, role: str, *, may_submit: bool
 ) -> None:
     grant(scene, role)
-    standing = standings(scene.installation, SECOND, [scene.dataset_id])[
-        scene.dataset_id
-    ]
-    assert (standing.role, standing.may_submit, standing.largest_that_fits) == (
+    shown = show_dataset(scene.installation, SECOND, scene.dataset_id)
+    (standing,) = budgets(SECOND, [shown])
+    assert (shown.role, standing.may_submit, shown.largest_that_fits) == (
         role,
         may_submit,
         "3",
     )
-    assert standings(scene.installation, ADMIN, [scene.dataset_id])[
-        scene.dataset_id
-    ].may_submit
+    of_admin = show_dataset(scene.installation, ADMIN, scene.dataset_id)
+    assert of_admin.role is None
+    assert budgets(ADMIN, [of_admin])[0].may_submit
+
+
+def test_a_dataset_states_what_a_key_has_to_know_first(scene: Scene) -> None:
+    def states() -> set[str]:
+        by = scene.installation, OWNER
+        shown = show_dataset(*by, scene.dataset_id)
+        (listed,) = list_datasets(*by, PAGE).datasets
+        return {shown.state, listed.state, shown.account.limited_by}
+
+    assert states() == {"active", "cap"}
+    scene.charge_external(key="all", epsilon="3")
+    assert states() == {"nothing-fits", "cap"}
+    delete_dataset(scene.installation, OWNER, scene.dataset_id)
+    # the cap leaves no less than the erasure
+    assert states() == {"erased", "cap"}
+
+
+def test_a_frozen_dataset_says_so_and_a_new_one_that_it_has_no_rows(
+    scene: Scene,
+) -> None:
+    people.declared(scene.installation)
+    set_rules(scene, frozen=True)
+    listed = list_datasets(scene.installation, OWNER, PAGE).datasets
+    assert {item.state for item in listed} == {"frozen", "no-rows"}

@@ -117,23 +117,6 @@ def test_a_list_takes_a_fixed_number_of_queries(
 
 
 @on_one_database
-def test_standings_under_rules_take_a_fixed_number_of_queries(
-    installation: Installation,
-) -> None:
-    counts, ids = [], []
-    for n_more in (2, 7):
-        for _ in range(n_more):
-            ids.append(people.declared(installation)["id"])
-            dataset_rules.change_rules(
-                installation, OWNER, ids[-1], RulesIn.model_validate(RULES)
-            )
-        with _questions(installation) as queries:
-            show.standings(installation, OWNER, ids)
-        counts.append(len(queries))
-    assert counts[0] == counts[1] <= 8, counts
-
-
-@on_one_database
 def test_the_list_of_populations_takes_a_fixed_number_of_queries(
     installation: Installation,
 ) -> None:
@@ -551,12 +534,13 @@ def test_a_page_of_acts_ends_where_their_details_are_large(
 def test_numbers_beside_lists_are_of_what_the_caller_sees(scene: Scene) -> None:
     """How many jobs wait, and what is left, are facts of datasets of others."""
     scene.submit_job(key="k")
-    ids = [scene.dataset_id]
     waiting = show_jobs.count_jobs(scene.installation, OWNER)[JobState.QUEUED]
     assert waiting == 1
     assert not any(show_jobs.count_jobs(scene.installation, STRANGER).values())
-    assert set(show.standings(scene.installation, OWNER, ids)) == set(ids)
-    assert show.standings(scene.installation, STRANGER, ids) == {}
+    page = PageRequest()
+    (listed,) = show.list_datasets(scene.installation, OWNER, page).datasets
+    assert (listed.id, listed.largest_that_fits) == (scene.dataset_id, "2.99")
+    assert show.list_datasets(scene.installation, STRANGER, page).datasets == []
 
 
 def test_filters_leave_out_other_jobs(scene: Scene) -> None:

@@ -131,7 +131,7 @@ def test_lists_and_the_dataset_state_one_pace(
     datasets = list_datasets(*by, PageRequest()).datasets
     (listed,) = (item for item in datasets if item.id == scene.dataset_id)
     shown = show_dataset(*by, scene.dataset_id)
-    (budget,) = attention.budgets(*by, [shown])
+    (budget,) = attention.budgets(OWNER, [shown])
     # a charge of seconds ago would end what is left today, or a day later at midnight
     for pace in (shown.pace, listed.pace, budget.pace):
         assert pace is not None

@@ -9,7 +9,9 @@ from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import update
 
+from app.access.tables import AnswerRow
 from tests.support.databases import on_one_idle_server, on_one_server
 from tests.support.server import (
     CSV,
@@ -53,6 +55,24 @@ def test_a_replay_gets_the_same_bytes_for_ever(server: Server) -> None:
     assert server.admin.http.get(f"/ledger/{dataset}").json()["charged"] == "1"
     assert server.footprint()["entries"] == before["entries"]
     assert server.footprint()["jobs"] == before["jobs"]
+
+
+def test_an_answer_that_an_earlier_version_stored_is_repeated(server: Server) -> None:
+    headers, body = new_idempotency_key(), declaration()
+    first = server.admin.http.post("/datasets", json=body, headers=headers)
+    assert first.status_code == 201
+    facts = first.json()
+    earlier = {name: fact for name, fact in facts.items() if name != "role"}
+    stored = json.dumps(earlier).encode()
+    with server.database.write() as session:
+        changed = update(AnswerRow).where(
+            AnswerRow.idempotency_key == headers["Idempotency-Key"]
+        )
+        session.execute(changed.values(body=stored))
+    again = server.admin.http.post("/datasets", json=body, headers=headers)
+    assert (again.status_code, again.content) == (201, stored)
+    columns, _, _ = again.headers["ETag"].partition("-")
+    assert columns == first.headers["ETag"].partition("-")[0]
 
 
 @on_one_server

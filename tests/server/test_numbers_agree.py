@@ -300,6 +300,11 @@ def test_the_largest_job_that_fits(office: Office, kind: str) -> None:
     budgets = office.cli_json("attention")["budgets"]
     assert _find(budgets, id_, by="dataset")["largest_that_fits"] == largest
     assert office.cli_json("ledger", "show", name)["largest_that_fits"] == largest
+    datasets = office.json("/datasets", name=name)["datasets"]
+    for listed in (_one(datasets), office.json(f"/datasets/{id_}")):
+        assert listed["largest_that_fits"] == largest
+    listed = office.cli("datasets", "list", "--name", name)
+    assert re.search(rf" {re.escape(largest)} .* owner +active *$", listed, re.M)
     exact = re.escape(largest)
     assert re.search(
         rf"^largest ε that fits: {exact}\b", office.cli("ledger", "show", name), re.M

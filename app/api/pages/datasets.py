@@ -86,7 +86,7 @@ def list_datasets(
     )
     role = Role(fields.role) if fields.role else None
     listed = show.list_datasets(*visit.by, page, matching, role=role)
-    budgets = attention.budgets(*visit.by, listed.datasets)
+    budgets = attention.budgets(visit.caller, listed.datasets)
     return visit.page(
         "datasets",
         budgets=list(map(budget_row, budgets)),

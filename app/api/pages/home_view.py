@@ -154,13 +154,11 @@ class BudgetRow:
     Attributes:
         fits: the largest ε of one job that fits now; ``nothing`` if none does.
         why: which limit decides; empty where the cap leaves something.
-        state: of the dataset, in words.
     """
 
     budget: BudgetOut
     fits: str
     why: str
-    state: str
 
 
 def budget_row(budget: BudgetOut) -> BudgetRow:
@@ -170,12 +168,4 @@ def budget_row(budget: BudgetOut) -> BudgetRow:
         fits = "nothing"
     if budget.limited_by != "cap" or budget.largest_that_fits == "0":
         why = f"limited by {limit_in_words(budget.limited_by, budget.population)}"
-    return BudgetRow(budget, fits, why, _state(budget))
-
-
-def _state(budget: BudgetOut) -> str:
-    if budget.limited_by == "frozen":
-        return "frozen"
-    if not budget.has_rows:
-        return "no rows yet"
-    return "nothing fits" if budget.largest_that_fits == "0" else "active"
+    return BudgetRow(budget, fits, why)

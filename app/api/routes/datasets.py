@@ -1,5 +1,7 @@
 """Defines the routes of datasets and their declarations."""
 
+import json
+
 from fastapi import APIRouter, Response
 
 from app.access.grants import Role
@@ -38,6 +40,7 @@ from app.wire.datasets import (
     DeclarationOut,
 )
 from app.wire.grants import GrantedRole
+from grovekeeper_common.json_types import JsonObject
 
 dataset_routes = APIRouter(prefix="/datasets", tags=["datasets"], route_class=BodyRoute)
 
@@ -66,8 +69,9 @@ def declare_dataset(by: By, body: DatasetIn, request: OptionalIdempotency) -> Re
     """
     answer = declare.register_dataset(*by, body, request=request)
     response = sent(answer)
-    # from the body: a repetition has no more than the stored bytes
-    _with_etag(response, DatasetOut.model_validate_json(answer.body))
+    # from the body: a repetition has no more than the stored bytes, which may be those
+    # of an earlier version
+    _name_state(response, json.loads(answer.body))
     return response
 
 
@@ -135,9 +139,14 @@ def change_dataset(
 
 
 def _with_etag(response: Response, answer: DatasetOut) -> DatasetOut:
+    _name_state(response, answer.model_dump(mode="json", by_alias=True))
+    return answer
+
+
+def _name_state(response: Response, shown: JsonObject) -> None:
     """Name the state of the declared columns, which alone change on request."""
-    rest = answer.model_dump(mode="json", exclude={"schema_"})
-    return with_etag(response, answer, show.columns_etag(answer.schema_), rest)
+    columns = shown.pop("schema")
+    with_etag(response, shown, show.columns_etag(columns), shown)
 
 
 @dataset_routes.delete(

@@ -4,14 +4,14 @@ an owner's datasets share.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from sqlalchemy.orm import Session
 
 from app.access import grants
-from app.access.grants import MANAGE_DATASET, SEE_DATASET, TRAIN, Principal, Role
+from app.access.grants import MANAGE_DATASET, SEE_DATASET, Principal, Role
 from app.core import stamps
 from app.core.errors import RoleMissing, Unavailable
 from app.core.preconditions import etag_of
@@ -26,7 +26,7 @@ from app.services.guarantees import of_large_amount
 from app.services.installation import Installation
 from app.services.ledger.pace import paces
 from app.services.pagination import PageRequest, page_of
-from app.wire.datasets import DatasetList, DatasetOut, PaceOut
+from app.wire.datasets import DatasetList, DatasetOut, DatasetState, PaceOut
 from app.wire.uploads import (
     EpochOverlap,
     ListedUpload,
@@ -35,7 +35,6 @@ from app.wire.uploads import (
     UploadList,
 )
 from grovekeeper_common.json_types import JsonObject
-from grovekeeper_common.limit_words import LimitedBy
 from grovekeeper_forests.privacy.accountants import Amount
 
 if TYPE_CHECKING:
@@ -68,9 +67,10 @@ def list_datasets(
         role: that the key was granted.
     """
     with installation.database.read() as session:
-        visible = grants.datasets_with(session, principal, SEE_DATASET)
+        roles = grants.granted_to(session, principal)
+        visible = grants.datasets_with(session, principal, SEE_DATASET, roles)
         if role is not None:
-            visible = grants.granted_as(session, principal, role)
+            visible = [dataset for dataset in roles if roles[dataset] == role]
         if matching.population is not None:
             population = populations.find(session, matching.population)
             if population is None:
@@ -88,7 +88,8 @@ def list_datasets(
             lambda dataset: dataset.id,
             lambda dataset: dataset.n_bytes,
         )
-        return DatasetList(datasets=_all_out(session, shown, principal), next=following)
+        listed = _all_out(session, shown, principal, roles)
+        return DatasetList(datasets=listed, next=following)
 
 
 def share_used(dataset: DatasetOut) -> Decimal:
@@ -98,65 +99,27 @@ def share_used(dataset: DatasetOut) -> Decimal:
     return used / (Decimal(account.cap) or Decimal(1))
 
 
-@dataclass(frozen=True)
-class Standing:
-    """What a key may do on a dataset: its granted role, and the largest ε of one job
-    that fits now.
-
-    The ε is the minimum over budget, population and rules, of which ``limited_by``
-    names the smallest. A key whose roles do not include ``analyst`` may submit no job,
-    whatever fits.
-    """
-
-    role: str | None
-    may_submit: bool
-    largest_that_fits: str
-    limited_by: LimitedBy
-
-
-def standings(
-    installation: Installation, principal: Principal, ids: Sequence[str]
-) -> dict[str, Standing]:
-    """The standing of a key on those of several datasets that it may see."""
-    with installation.database.read() as session:
-        visible = grants.datasets_with(session, principal, SEE_DATASET)
-        shown = [dataset for dataset in ids if visible is None or dataset in visible]
-        balances = statements.balances_for(session, shown, principal.key_id)
-        roles = grants.granted_to(session, principal)
-    return {
-        dataset: _standing(principal, roles.get(dataset), balances[dataset])
-        for dataset in shown
-    }
-
-
-def _standing(
-    principal: Principal, role: str | None, balance: statements.Balance
-) -> Standing:
-    acts_as = principal.acts_as(None if role is None else Role(role))
-    return Standing(
-        role,
-        not acts_as.isdisjoint(TRAIN),
-        balance.largest_that_fits,
-        balance.limited_by,
-    )
-
-
 def dataset_out(
     session: Session, dataset: catalog.Dataset, principal: Principal
 ) -> DatasetOut:
     """Formats the public facts of a dataset, with the balance of its tightest joint
     cell and the room of a key.
     """
-    return _all_out(session, [dataset], principal)[0]
+    role = grants.granted(session, principal, dataset.id)
+    roles = {} if role is None else {dataset.id: role.value}
+    return _all_out(session, [dataset], principal, roles)[0]
 
 
 def declared_out(dataset: catalog.Dataset, balance: statements.Balance) -> DatasetOut:
     """Formats the public facts of a dataset that is not declared yet."""
-    return _out(dataset, balance, (), continues=None, pace=None)
+    return _out(dataset, balance, (), role=None, continues=None, pace=None)
 
 
 def _all_out(
-    session: Session, datasets: Sequence[catalog.Dataset], principal: Principal
+    session: Session,
+    datasets: Sequence[catalog.Dataset],
+    principal: Principal,
+    roles: Mapping[str, str],
 ) -> list[DatasetOut]:
     ids = [dataset.id for dataset in datasets]
     # each for all datasets at once: a list has up to a page of them
@@ -174,6 +137,7 @@ def _all_out(
             dataset,
             balances[dataset.id],
             epochs[dataset.id],
+            role=roles.get(dataset.id),
             continues=continued.get(dataset.id),
             pace=pace.get(dataset.id),
         )
@@ -186,9 +150,12 @@ def _out(
     balance: statements.Balance,
     epochs: Sequence[EpochRow],
     *,
+    role: str | None,
     continues: str | None,
     pace: PaceOut | None,
 ) -> DatasetOut:
+    left = balance.unless_erased(is_erased=dataset.is_deleted)
+    largest = left.largest_that_fits
     large = of_large_amount(
         Amount(balance.accountant, balance.cap),
         delta=balance.delta,
@@ -200,8 +167,11 @@ def _out(
                 "id", "name", "schema", "protects", "partitions", "public_size", "population",
                 "created_at", "deleted_at",
             ),
+            "role": role,
+            "state": _state(dataset, left.limited_by, largest, has_rows=bool(epochs)),
             "continues": continues,
-            "account": balance.unless_erased(is_erased=dataset.is_deleted).shown,
+            "account": left.shown,
+            "largest_that_fits": largest,
             "pace": pace,
             "adjacency": dataset.adjacency.value,
             "privacy_unit": dataset.privacy_unit,
@@ -209,6 +179,19 @@ def _out(
             "epochs": list(map(_epoch, epochs)),
         }
     )  # fmt: skip
+
+
+def _state(
+    dataset: catalog.Dataset, limited_by: str, largest: str, *, has_rows: bool
+) -> DatasetState:
+    """What a key has to know of a dataset first."""
+    if dataset.is_deleted:
+        return "erased"
+    if limited_by == "frozen":
+        return "frozen"
+    if not has_rows:
+        return "no-rows"
+    return "nothing-fits" if largest == "0" else "active"
 
 
 def columns_etag(columns: JsonObject) -> str:

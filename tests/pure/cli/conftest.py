@@ -42,7 +42,10 @@ GRANT = {
 DATASET = {
     "id": "ds_1",
     "name": "census",
+    "role": "owner",
+    "state": "active",
     "account": ACCOUNT,
+    "largest_that_fits": "1.25",
     "pace": {"days": 12, "charged": "0.5", "ends_on": "2027-01-29"},
     "schema": {
         "features": [
@@ -409,6 +412,7 @@ ATTENTION = {
     "budgets": [{
         "dataset": "ds_1", "dataset_name": "census", "account": ACCOUNT, "population": None, "protects": "row",
         "role": "owner", "may_submit": True, "largest_that_fits": "1.25", "limited_by": "quota", "has_rows": True,
+        "state": "active",
     }],
 }  # fmt: skip
 PROBLEM = {"Content-Type": "application/problem+json", "X-Request-Id": "rq_1"}

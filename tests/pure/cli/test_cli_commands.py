@@ -42,7 +42,19 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
         ["datasets", "erase-upload", "census", "ep_1", "--yes"],
         ["erased the rows of upload ep_1 from census", "stays."],
     ),
-    (["datasets", "list"], ["census", "ds_1", "1.5", "ends about", "2027-01-29"]),
+    (
+        ["datasets", "list"],
+        [
+            "census",
+            "ds_1",
+            "owner",
+            "active",
+            "fits now",
+            "1.25",
+            "ends about",
+            "2027-01-29",
+        ],
+    ),
     (
         ["datasets", "show", "census"],
         [

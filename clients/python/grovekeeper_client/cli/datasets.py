@@ -537,14 +537,16 @@ def list_datasets(
             item["name"],
             item["id"],
             *balance_cells(item["account"]),
+            item["largest_that_fits"],
             (item["pace"] or {}).get("ends_on") or "",
-            erased(item),
+            item["role"] or "",
+            erased(item) or item["state"],
         ]
         for item in datasets
     ]
-    amounts = ["cap", "charged", "reserved", "remaining", "ends about"]
+    amounts = ["cap", "charged", "reserved", "remaining", "fits now (ε)", "ends about"]
     call.output.table(
-        ["name", "id", "accountant", *amounts, ""],
+        ["name", "id", "accountant", *amounts, "your role", "state"],
         rows,
         empty="no datasets; declare one with: grovekeeper datasets create DECLARATION.json",
     )
