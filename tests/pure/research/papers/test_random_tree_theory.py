@@ -533,6 +533,8 @@ def test_the_file_has_the_private_bounds_of_the_code() -> None:
     for name, height in product(n_rows, (4, 8, 12)):
         row = random_tree_bounds.private_row(name, height, n_rows[name])
         assert list(row) in rows
+        assert float(row[3]) > 1, "at nη = 1,000 the bound says nothing"
+        assert float(row[4]) > 10**5 * 1_000
 
 
 def test_the_test_error_of_averaging_is_bounded_where_leaves_are_large() -> None:
