@@ -384,6 +384,20 @@ def keys_of_name(
     ]
 
 
+def keys_meant(session: Session, principal: Principal, named: str) -> list[str]:
+    """The ids of the keys that a filter of several datasets means by an id or a name:
+    keys whose names the principal may know on one of them.
+    """
+    query = select(KeyRow.id).where(KeyRow.name == named)
+    among = datasets_with(session, principal, SEE_GRANTS)
+    if among is not None:
+        granted_keys = select(GrantRow.key_id).where(GrantRow.dataset_id.in_(among))
+        known = or_(KeyRow.id.in_(granted_keys), KeyRow.id == principal.key_id)
+        query = query.where(known)
+    query = query.order_by(KeyRow.id).limit(limits.MAX_KEYS_OF_A_NAME)
+    return [named, *session.scalars(query)]
+
+
 def key_named(
     session: Session, principal: Principal, dataset_id: str, named: str, *, at: str
 ) -> str | None:

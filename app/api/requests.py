@@ -45,7 +45,7 @@ from app.services.authorization import confirm
 from app.services.installation import Installation
 from app.services.ledger.heads import Heads
 from app.services.pagination import PageRequest
-from app.wire.base import is_secret
+from app.wire.base import NO_CONTROLS, is_secret
 from app.wire.datasets import PUBLIC_NAME
 
 CHARSETS = frozenset({"utf-8", "utf8", "us-ascii", "ascii"})
@@ -485,6 +485,11 @@ NameFilter: TypeAlias = Annotated[
     str | None, Query(max_length=limits.MAX_DATASET_NAME_CHARS, pattern=PUBLIC_NAME)
 ]
 """A name or an id by which a list is filtered."""
+
+KeyFilter: TypeAlias = Annotated[
+    str | None, Query(max_length=limits.MAX_KEY_NAME_CHARS, pattern=NO_CONTROLS)
+]
+"""The name or the id of a key by which a list is filtered."""
 
 KeptHeads = Annotated[Heads, Depends(heads)]
 By = Annotated[tuple[Installation, Principal], Depends(by)]

@@ -433,7 +433,8 @@ def job(session: Session, job_id: str) -> JobRow:
 @dataclass(frozen=True)
 class JobFilter:
     """The jobs to list: those of a dataset (id or name), of a kind, of an algorithm, in
-    a state, submitted at a time or later, and put back by a worker.
+    a state, submitted at a time or later or by one of several keys, and put back by a
+    worker.
     """
 
     dataset: str | None = None
@@ -441,6 +442,7 @@ class JobFilter:
     algorithm: str | None = None
     state: str | None = None
     since: datetime | None = None
+    submitters: Collection[str] | None = None
     is_put_back: bool = False
 
 
@@ -483,6 +485,8 @@ def page(
             query = query.where(column == wanted)
     if matching.since is not None:
         query = query.where(JobRow.submitted_at >= matching.since)
+    if matching.submitters is not None:
+        query = query.where(JobRow.submitted_by.in_(matching.submitters))
     if matching.is_put_back:
         queued = JobRow.state == JobState.QUEUED.value
         query = query.where(queued, JobRow.reason.is_not(None))

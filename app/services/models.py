@@ -15,6 +15,7 @@ from app.access.grants import (
     NAME_MODEL,
     SEE_BALANCE,
     SEE_DATASET,
+    SEE_JOB,
     SEE_MODEL,
     TAKE_MODEL,
     Principal,
@@ -67,20 +68,27 @@ from grovekeeper_forests.releases.forest.read import Artifact
 
 @dataclass(frozen=True)
 class _Trained:
-    """What the job of a model tells: the rows that it read in the model's dataset, and
-    the leaves of all trees.
+    """What the job of a model tells: the rows that it read in the model's dataset, the
+    leaves of all trees, and who paid, for what.
     """
 
     part: JobPart
     n_leaves: int
+    submitted_by: str
+    purpose: str | None
 
     @classmethod
     def of(cls, job: JobRow) -> Self:
         """Reads a job, without its uploads, which may be thousands."""
         plan = job.task["work"]["plan"]
         n_leaves = plan["n_trees"] << plan["parameters"]["max_depth"]
-        return cls(replace(job.parts[0], epochs=()), n_leaves)
+        part = replace(job.parts[0], epochs=())
+        return cls(part, n_leaves, job.submitted_by, job.purpose)
 
+
+_OF_JOB = (
+    "label", "scope", "price", "n_leaves", "purpose", "submitted_by", "submitted_by_name",
+)  # fmt: skip
 
 _Listed: TypeAlias = tuple[ReleaseRow, _Trained | None]
 """A model, and what its job tells."""
@@ -273,17 +281,25 @@ def _summaries(
     ids = [row.id for row, _ in listed]
     addresses = models.addresses_of(session, ids)
     scores = evaluations.newest_scores(session, principal, ids)
+    seen = grants.datasets_with(session, principal, SEE_JOB)
+    submitters = {(row.dataset_id, it.submitted_by) for row, it in listed if it}
+    names = grants.names_on_datasets(session, principal, submitters)
     summaries = []
     for row, trained in listed:
-        of_job: dict[str, Any] = dict.fromkeys(("label", "scope", "price", "n_leaves"))
+        of_job: dict[str, Any] = dict.fromkeys(_OF_JOB)
         if trained is not None:
             part = trained.part
-            of_job = {
+            of_job |= {
                 "label": part.label,
                 "scope": dict(part.scope),
                 "price": PriceOut.model_validate(part.price),
                 "n_leaves": trained.n_leaves,
             }
+            if seen is None or row.dataset_id in seen:
+                by = trained.submitted_by
+                of_job["purpose"] = trained.purpose
+                of_job["submitted_by"] = by
+                of_job["submitted_by_name"] = names.get((row.dataset_id, by))
         summary = ModelSummary(
             **row.fields("id", "name", "dataset_name", "created_at"),
             aliases=addresses.get(row.id, []),

@@ -111,7 +111,9 @@ class ModelSummary(Answer):
 
     ``scope`` has the cells of the rows that it was trained on (empty: all), ``price``
     is what its dataset was charged, and ``n_leaves`` counts the leaves of all its
-    trees; they are null if its job is unknown. ``label`` is what it predicts, absent
+    trees; they are null if its job is unknown. ``purpose`` and ``submitted_by`` are
+    those of the job, for callers who may see it, and ``submitted_by_name`` the name of
+    the key, if the caller may know it. ``label`` is what it predicts, absent
     where its dataset declares no other. ``accuracy`` is the newest that was
     released on a dataset where the key may train; null: none. Where the label is a
     number, ``error`` stands in its place.
@@ -127,6 +129,9 @@ class ModelSummary(Answer):
     scope: JsonObject | None
     price: PriceOut | None
     n_leaves: int | None
+    purpose: str | None
+    submitted_by: str | None
+    submitted_by_name: str | None
     accuracy: ReleasedAccuracyOut | None
     error: ReleasedErrorOut | None
     digest: str

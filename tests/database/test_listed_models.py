@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from app.access.grants import Principal
+from app.access.tables import KeyRow
 from app.core.errors import InvalidRequest, NotFound
 from app.services import models
 from app.services.pagination import PageRequest
@@ -105,6 +106,26 @@ def test_a_model_states_its_leaves_and_the_epsilon_of_its_price(scene: Scene) ->
     assert listed.n_leaves == 2 * 2**2, "two trees of two levels"
     assert listed.price is not None
     assert listed.price.epsilon == "0.01"
+
+
+def test_a_model_says_who_paid_and_why_to_callers_who_may_see_its_job(
+    scene: Scene,
+) -> None:
+    answer = scene.submit(key="a", purpose="compare with last year")
+    job_kinds.run(scene)
+    model_id = str(scene.job(json.loads(answer.body)["job_id"]).release_id)
+
+    def told(by: Principal) -> tuple[str | None, ...]:
+        model = _listed(scene, by)[model_id]
+        return (model.submitted_by, model.submitted_by_name, model.purpose)
+
+    with scene.installation.database.read() as session:
+        name = session.get_one(KeyRow, OWNER.key_id).name
+    assert told(OWNER) == (OWNER.key_id, name, "compare with last year")
+    grant(scene, "analyst")
+    assert told(SECOND) == (OWNER.key_id, None, "compare with last year")
+    grant(scene, "predictor")
+    assert told(SECOND) == (None, None, None)
 
 
 def test_importances_charge_nothing(scene: Scene) -> None:

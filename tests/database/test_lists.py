@@ -3,11 +3,14 @@
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from sqlalchemy import event, inspect
 
+from app.access.grants import Principal
+from app.access.tables import KeyRow
 from app.core import limits
 from app.core.errors import InvalidRequest, NotFound, RoleMissing
 from app.datasets import catalog
@@ -40,7 +43,7 @@ from tests.support.crash_scene import ADMIN, DELTA, EVENT, OWNER, STRANGER, Scen
 from tests.support.databases import on_one_database
 from tests.support.job_kinds import evaluated
 from tests.support.reserving import reserve
-from tests.support.ruled import grant, set_rules
+from tests.support.ruled import SECOND, grant, set_rules
 from tests.support.set_limits import SetLimit
 
 pytestmark = pytest.mark.contract
@@ -563,6 +566,32 @@ def test_filters_leave_out_other_jobs(scene: Scene) -> None:
     assert len(listed(dataset=scene.dataset_id)) == 3
     with pytest.raises(NotFound):
         listed(dataset="ds_another")
+
+
+def test_jobs_are_found_by_a_submitter_whose_name_the_caller_may_know(
+    scene: Scene,
+) -> None:
+    grant(scene, "analyst")
+    with scene.installation.database.write() as session:
+        for key in (OWNER, SECOND):
+            session.get_one(KeyRow, key.key_id).name = "ann"
+    own = scene.submit_job(key="a")
+    of_second = scene.submit_job(key="b", by=SECOND)
+
+    def listed(by: Principal, submitter: str) -> list[str]:
+        page = PageRequest(500)
+        jobs = show_jobs.list_jobs(
+            scene.installation, by, page, submitted_by=submitter
+        ).jobs
+        return [job.id for job in jobs]
+
+    for by in (OWNER, SECOND, ADMIN):
+        assert listed(by, OWNER.key_id) == [own]
+        assert listed(by, SECOND.key_id) == [of_second]
+        assert listed(by, "nobody") == []
+    assert listed(OWNER, "ann") == listed(ADMIN, "ann") == [of_second, own]
+    # an analyst knows the name of her own key alone
+    assert listed(replace(SECOND, name="ann"), "ann") == [of_second]
 
 
 def test_the_name_of_a_dataset_is_the_living_one_in_filters(scene: Scene) -> None:

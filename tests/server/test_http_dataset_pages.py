@@ -12,7 +12,13 @@ from tests.support.databases import on_one_idle_server
 from tests.support.estate import with_unit
 from tests.support.operations import EXTERNAL
 from tests.support.pages import hidden, section, signed_in, text_of
-from tests.support.server import Caller, Server, declaration, new_idempotency_key
+from tests.support.server import (
+    Caller,
+    Server,
+    declaration,
+    new_idempotency_key,
+    training,
+)
 
 pytestmark = on_one_idle_server
 
@@ -337,6 +343,29 @@ def test_a_form_of_a_key_without_the_right_changes_nothing(
         answer = browser.post(f"/ui/datasets/{dataset}/{name}", data=form)
         assert answer.status_code == (404 if role is None else 403), (name, answer.text)
     assert idle_server.footprint() == before
+
+
+def test_the_page_of_jobs_is_filtered_by_kind_and_submitter(
+    idle_server: Server,
+) -> None:
+    dataset = idle_server.uploaded()["id"]
+    ann = idle_server.granted(dataset, "analyst")
+    headers = new_idempotency_key()
+    ann.http.post("/train", json=training(dataset), headers=headers).raise_for_status()
+    by_admin = idle_server.submitted(dataset, epsilon="0.125").json()["job_id"]
+    browser = signed_in(idle_server, idle_server.admin)
+
+    def found(**fields: str) -> int:
+        page = browser.get("/ui/jobs", params={"dataset": dataset, **fields}).text
+        return len(re.findall(r'href="/ui/jobs/jb_', page))
+
+    assert found() == found(kind="train") == found(kind="", submitted_by="") == 2
+    assert found(submitted_by=ann.id) == 1
+    page = browser.get("/ui/jobs", params={"submitted_by": ann.id, "state": "queued"})
+    assert by_admin not in page.text
+    assert '<input type="hidden" name="state" value="queued">' in page.text
+    assert found(kind="profile") == 0
+    assert "matches" in browser.get("/ui/jobs?kind=profile").text
 
 
 def test_a_page_of_a_queued_job_says_why_no_worker_may_start_it(

@@ -110,6 +110,7 @@ class Scene:
         scope: dict[str, Any] | None = None,
         by: Principal = OWNER,
         digest: str | None = None,
+        purpose: str | None = None,
         **parameters: object,
     ) -> Answer:
         """Submits a training of a tiny forest. Raises the service's errors.
@@ -121,6 +122,7 @@ class Scene:
             by: the caller.
             digest: stands for the digest of the body; by default, all bodies with a key
                 count as equal.
+            purpose: that the caller states.
             parameters: of the algorithm.
         """
         body = TrainIn(
@@ -129,6 +131,7 @@ class Scene:
             epsilon=epsilon,  # type: ignore[arg-type]  # as it comes over the wire
             parameters={"n_estimators": 2, "max_depth": 2, **parameters},
             scope=scope or {},
+            purpose=purpose,
         )
         request = IdempotentRequest(
             by.key_id, "POST /train", key, (digest or key).encode().ljust(32, b".")

@@ -3,6 +3,7 @@ wait for an owner.
 """
 
 from collections.abc import Mapping
+from typing import Literal, get_args
 
 from fastapi import APIRouter, Response
 
@@ -10,7 +11,7 @@ from app.api.pages import words
 from app.api.pages.dataset_view import Tab, tabs_of
 from app.api.pages.forms import Form, acts, checked, typed
 from app.api.pages.rendering import Visit, Visitor
-from app.api.requests import BodyRoute, NameFilter, Page
+from app.api.requests import BodyRoute, KeyFilter, NameFilter, Page
 from app.api.streams import job_events
 from app.jobs.queue import JobFilter
 from app.jobs.states import JobState
@@ -19,6 +20,7 @@ from app.services.datasets import show
 from app.services.jobs import show_jobs
 from app.services.pagination import PageRequest
 from app.wire.approvals import DecisionIn
+from app.wire.jobs import JobKind
 from app.wire.jobs import JobState as JobStateName
 from grovekeeper_common.job_words import HOLDS
 
@@ -31,17 +33,27 @@ def list_jobs(
     page: Page,
     dataset: NameFilter = None,
     state: JobStateName | None = None,
+    kind: JobKind | Literal[""] = "",
+    submitted_by: KeyFilter = None,
 ) -> Response:
     """Show the jobs of all datasets on which the key may train, or of one dataset,
-    newest first; all of them, or those in a state.
+    newest first; all of them, or those in a state, of a kind, of a key.
     """
-    matching = JobFilter(dataset, state=state)
-    listed = show_jobs.list_jobs(*visit.by, page, matching)
+    submitter = (submitted_by or "").strip()
+    matching = JobFilter(dataset, kind or None, state=state)
+    listed = show_jobs.list_jobs(
+        *visit.by, page, matching, submitted_by=submitter or None
+    )
     undecided = dataset_rules.list_approvals(*visit.by, PageRequest(limit=1)).approvals
     of = None
     if dataset is not None:
         of = show.show_dataset(*visit.by, dataset)
-    fields = {"dataset": "" if of is None else of.id, "state": state or ""}
+    fields = {
+        "dataset": "" if of is None else of.id,
+        "state": state or "",
+        "kind": kind,
+        "submitted_by": submitter,
+    }
     return visit.page(
         "jobs",
         jobs=listed.jobs,
@@ -50,19 +62,25 @@ def list_jobs(
         of=of,
         dataset_parts=tabs_of(visit, of.id, "Jobs") if of else [],
         fields=fields,
+        kinds=get_args(JobKind),
         tabs=_tabs(show_jobs.count_jobs(*visit.by, dataset), fields),
     )
 
 
 def _tabs(counted: Mapping[JobState, int], fields: Mapping[str, str]) -> list[Tab]:
-    """Links to the jobs in each state, and to all of them."""
+    """Links to the jobs in each state, and to all of them. The numbers are those of a
+    list that no other field filters.
+    """
     of_all = {**fields, "state": ""}
+    is_counted = not (fields["kind"] or fields["submitted_by"])
     tabs = [Tab("All", words.query_of(of_all), not fields["state"])]
     for state, number in counted.items():
         is_current = state.value == fields["state"]
         if number or is_current:
             query = words.query_of({**fields, "state": state.value})
-            label = f"{state.value.capitalize()} {number}"
+            label = state.value.capitalize()
+            if is_counted:
+                label += f" {number}"
             tabs.append(Tab(label, query, is_current))
     return tabs
 

@@ -12,6 +12,7 @@ from app.api.requests import (
     By,
     Caller,
     Idempotency,
+    KeyFilter,
     NameFilter,
     Page,
     limited,
@@ -94,12 +95,17 @@ def job_filter(
 
 @training_routes.get("/jobs", responses=documented(NotFound))
 def list_jobs(
-    by: By, page: Page, matching: Annotated[JobFilter, Depends(job_filter)]
+    by: By,
+    page: Page,
+    matching: Annotated[JobFilter, Depends(job_filter)],
+    submitted_by: KeyFilter = None,
 ) -> JobList:
     """List the jobs of all datasets on which the key may train or is an auditor, newest
     first; query parameters filter the list.
+
+    `submitted_by` is the id of a key, or a name that the caller may know.
     """
-    return show_jobs.list_jobs(*by, page, matching)
+    return show_jobs.list_jobs(*by, page, matching, submitted_by=submitted_by)
 
 
 @training_routes.get("/jobs/{job_id}", responses=documented(NotFound, RoleMissing))

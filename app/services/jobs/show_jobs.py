@@ -1,6 +1,7 @@
 """Serves ``/jobs``: lists, shows and cancels jobs of every kind."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 from sqlalchemy.orm import Session
@@ -55,9 +56,14 @@ def list_jobs(
     principal: Principal,
     page: PageRequest,
     matching: JobFilter = ALL_JOBS,
+    *,
+    submitted_by: str | None = None,
 ) -> JobList:
     """Lists the jobs of all datasets on which the key may train or is an auditor,
     newest first.
+
+    Args:
+        submitted_by: a key, by its id, or by a name that the caller may know.
 
     Raises:
         NotFound: the filter names no dataset that the key sees.
@@ -66,6 +72,9 @@ def list_jobs(
         visible = grants.datasets_with(session, principal, SEE_JOB)
         if matching.dataset is not None:
             visible = [catalog.listed_id(session, matching.dataset, among=visible)]
+        if submitted_by is not None:
+            keys = grants.keys_meant(session, principal, submitted_by)
+            matching = replace(matching, submitters=keys)
         holds = rules.holds(session, at=installation.database.now(session))
 
         def fetch(limit: int) -> Iterator[ListedJob]:

@@ -336,8 +336,8 @@ class Client(Calls):
         return self._once("/train", request, idempotency_key)
 
     def jobs(self, **filters: str | None) -> Iterator[JsonObject]:
-        """``GET /jobs``, all pages; filters are ``dataset``, ``kind``, ``algorithm``
-        and ``state``.
+        """``GET /jobs``, all pages; filters are ``dataset``, ``kind``, ``algorithm``,
+        ``state`` and ``submitted_by`` (a key, by id or name).
         """
         return self._pages("/jobs", "jobs", **filters)
 

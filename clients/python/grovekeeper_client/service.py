@@ -110,7 +110,8 @@ class Grovekeeper:
         """The jobs that the key may see, newest first.
 
         Args:
-            filters: ``dataset``, ``kind``, ``algorithm`` and ``state``.
+            filters: ``dataset``, ``kind``, ``algorithm``, ``state`` and
+                ``submitted_by``, a key by id or name.
         """
         columns = ("id", "what", "name", "dataset_name", "state", "submitted_at")
         return Records(self.client.jobs(**filters), columns=columns)

@@ -344,6 +344,9 @@ EVALUATION = {
 LISTED_MODEL = MODEL | {
     "price": PRICE,
     "n_leaves": 2048,
+    "purpose": "audit",
+    "submitted_by": "key_1",
+    "submitted_by_name": "ada",
     "error": None,
     "accuracy": EVALUATION["accuracy"]
     | {"evaluation": "ev_1", "dataset": "ds_1", "dataset_name": "census"},
@@ -507,7 +510,7 @@ ANSWERS: dict[tuple[str, str], tuple[int, Any]] = {
     ("GET", "/attention"): (200, ATTENTION),
     ("GET", "/approvals"): (200, {"approvals": [APPROVAL], "next": None}),
     ("POST", "/approvals/jb_1"): (200, {**APPROVAL, "state": "queued"}),
-    ("GET", "/jobs"): (200, {"jobs": [JOB], "next": None}),
+    ("GET", "/jobs"): (200, {"jobs": [JOB | {"submitted_by_name": None}], "next": None}),
     ("GET", "/jobs/jb_1"): (200, JOB),
     ("DELETE", "/jobs/jb_1"): (200, {**JOB, "state": "cancelled", "reason": "cancelled"}),
     ("GET", "/models"): (200, {"models": [LISTED_MODEL], "next": None}),
@@ -655,7 +658,7 @@ def service(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeService:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("GROVEKEEPER_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("GROVEKEEPER_API_KEY", KEY)
-    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("COLUMNS", "240")
     monkeypatch.chdir(tmp_path)
     return fake
 

@@ -189,7 +189,7 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
         ["evaluations", "show", "ev_1"],
         ["evaluated rows        70.0 % to 80.0 %", "rows like them  60.0 % to 90.0 %"],
     ),
-    (["jobs", "list"], ["jb_1", "succeeded", "0.1 ε"]),
+    (["jobs", "list"], ["jb_1", "succeeded", "0.1 ε", "submitted by", "key_1"]),
     (["jobs", "show", "jb_1"], ["8 of 8", "next: grovekeeper models show md_1"]),
     (["jobs", "show", "jb_1", "--wait"], ["trained model md_1"]),
     (
@@ -206,10 +206,15 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
             "2048",
             "0.1 ε",
             "75.0 % (70.0 % to 80.0 %)",
+            "ada",
+            "audit",
         ],
     ),
     (["models", "list", "--alias", "production"], ["md_1"]),
-    (["jobs", "list", "--state", "failed"], ["jb_1"]),
+    (
+        ["jobs", "list", "--state", "failed", "--kind", "train", "--submitter", "ann"],
+        ["jb_1"],
+    ),
     (["aliases", "list", "census"], ["census@production", "md_1"]),
     (
         ["aliases", "set", "census@production", "md_1"],
@@ -919,7 +924,8 @@ def test_texts_of_the_service_are_never_read_as_markup(run: Run, service: Any) -
         **service.answers["GET", "/models/md_1"][1],
         "name": "[red]forest[/red] [/x]",
     }
-    unknown = dict.fromkeys(("price", "n_leaves", "accuracy", "error"))
+    of_job = ("price", "n_leaves", "purpose", "submitted_by", "submitted_by_name")
+    unknown = dict.fromkeys((*of_job, "accuracy", "error"))
     service.answers["GET", "/models"] = (
         200,
         {"models": [model | unknown], "next": None},

@@ -47,14 +47,17 @@ def list_jobs(
     call: Remote,
     dataset: str | None = option("Of this dataset only."),
     algorithm: str | None = option("Of this algorithm only."),
+    kind: str | None = option("train, profile, evaluation or statistics."),
     state: str | None = option(
         "waiting, queued, running, succeeded, failed or cancelled."
     ),
+    submitter: str | None = option("Submitted by this key, by id or name."),
 ) -> None:
     """List jobs, newest first."""
+    filters = {"dataset": dataset, "algorithm": algorithm, "kind": kind, "state": state}
     call.show_all(
         "jobs",
-        lambda client: client.jobs(dataset=dataset, algorithm=algorithm, state=state),
+        lambda client: client.jobs(**filters, submitted_by=submitter),
         {
             "id": "id",
             "dataset": "dataset_name",
@@ -62,6 +65,9 @@ def list_jobs(
             "price": price_of,
             "state": _state,
             "made": made,
+            "submitted by": lambda job: (
+                job.get("submitted_by_name") or job["submitted_by"]
+            ),
         },
     )
 

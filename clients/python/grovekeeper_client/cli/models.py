@@ -40,6 +40,8 @@ _COLUMNS: Columns = {
     "price": lambda item: item["price"] and price_with_epsilon(item["price"]),
     "accuracy": score_in_words,
     "trained": "created_at",
+    "submitted by": lambda item: item["submitted_by_name"] or item["submitted_by"],
+    "purpose": "purpose",
 }
 """The columns of a list of models: what :func:`cell_of` makes of a model."""
 
