@@ -533,7 +533,8 @@ _HEAD = """\
 Algorithms 1 and 2 as printed, over k = 1, 3, …, 21 trees, heights h = 1, …, 15, and ε. ε is given by nε, n being the
 number of training rows. Our text has lost the numbers and heights that the paper explored; in its table 1 they are odd
 and at most 21, and at most 15. A number is an error in percent over [ten runs](random_trees.csv), whose test points are
-all rows of the dataset.
+all rows of the dataset. Counts of datasets and of differences are those of one grid; other draws change them by one or
+two.
 
     python -m research.papers.random_trees DATA --plots
 
