@@ -1,0 +1,129 @@
+"""Grows forests of every algorithm, account and way to grow with fixed draws:
+``python -m tests.privacy.stored_forests``.
+
+The command writes a digest of each forest to ``tests/golden/forests.json``, where a
+change of one bit shows. It is run again only where a change is meant.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from grovekeeper_forests import catalogue
+from grovekeeper_forests.contract.plan import Plan
+from grovekeeper_forests.data.schema import Schema
+from grovekeeper_forests.noise.randomness import SystemRandomness
+from grovekeeper_forests.privacy.events import Adjacency
+from grovekeeper_forests.releases.forest.draw import code_request, grow
+from tests.privacy.noiseless import coded
+from tests.privacy.test_recorded_draws import (
+    MANY,
+    NUMBERS,
+    SCHEMA,
+    numbered,
+    planned,
+    rows_of,
+)
+
+FILE = Path(__file__).parents[1] / "golden" / "forests.json"
+SHAPE = {"n_estimators": 4, "max_depth": 3}
+_NUMBERS: dict[str, Any] = {
+    "at_once": 1,
+    "exploration": "0.3",
+    "feature_share": "0.3",
+    "kept_features": "0.5",
+    "kept_splits": "0.5",
+    "labelled_share": "0.5",
+    "level_ratio": "0.8",
+    "max_depth": 0,
+    "min_rows": 40,
+    "n_bins": 5,
+    "n_layers": 3,
+    "n_teachers": 3,
+    "shift": "0.6",
+    "structure_rows": "0.3",
+    "structure_share": "0.3",
+}
+"""Of each parameter that is a number, a value that differs from those of other cases."""
+
+
+def cases() -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Algorithm, accountant and parameters: every account, both protections, and every
+    value of each parameter on one account.
+    """
+    for slug in catalogue.BY_SLUG:
+        algorithm = catalogue.algorithm(slug)
+        for accountant in algorithm.accountants:
+            for adjacency in dict.fromkeys((algorithm.adjacency, Adjacency.LABEL)):
+                yield slug, accountant, {"adjacency": adjacency}
+            yield slug, accountant, {"size": MANY, "max_rows": 2}
+        for parameter in algorithm.parameters:
+            values = getattr(parameter, "choices", None) or [
+                _NUMBERS[name] for name in [parameter.name] if name in _NUMBERS
+            ]
+            for value in values:
+                yield slug, algorithm.accountants[0], {parameter.name: value}
+        if algorithm.predicts_numbers:
+            yield slug, algorithm.accountants[0], {"schema": NUMBERS}
+
+
+def name_of(slug: str, accountant: str, parameters: dict[str, Any]) -> str:
+    """The name of a case."""
+    words = [
+        "days" if isinstance(value, Schema) else f"{name}={value}"
+        for name, value in parameters.items()
+    ]
+    return " ".join([slug, accountant, *words])
+
+
+def digests(slug: str, accountant: str, parameters: dict[str, Any]) -> list[str]:
+    """Digests of the forest of a case, grown from values and, if it reads codes, from
+    codes.
+    """
+    schema = parameters.get("schema", SCHEMA)
+    plan = planned(slug, accountant, **{**SHAPE, **parameters})
+    asked = code_request(plan, schema)
+    forms = [lambda values: values]
+    if asked is not None:
+        forms.append(lambda values: coded(values, asked))
+    return [_digest(plan, schema, form) for form in forms]
+
+
+def _digest(plan: Plan, schema: Schema, form: Any) -> str:
+    rows, second = rows_of(), rows_of(seed=1)
+    if schema is NUMBERS:
+        rows, second = numbered(rows), numbered(second)
+    numbers = count()
+
+    def key_of_draws(n_bytes: int) -> bytes:
+        return hashlib.shake_256(f"draw {next(numbers)}".encode()).digest(n_bytes)
+
+    progress = list[int]()
+    with patch("grovekeeper_forests.noise.randomness.urandom", key_of_draws):
+        forest = grow(
+            plan,
+            schema,
+            form(rows),
+            SystemRandomness(),
+            on_tree_done=lambda: progress.append(next(numbers)),
+            unlabelled=None if plan.unlabelled is None else form(second),
+        )
+    digest = hashlib.sha256(repr(progress).encode())
+    for name, array in sorted(forest.arrays.items()):
+        digest.update(f"{name} {array.dtype} {array.shape}".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
+
+
+def main() -> None:
+    """Writes the file."""
+    found = {name_of(*case): digests(*case)[0] for case in cases()}
+    FILE.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
