@@ -62,20 +62,20 @@ _COLUMNS = (
 )
 _CHANCE = "Inside the interval of chance."
 _EXPLAINED = (
-    "Explained by a run: “{title}” is within two points of the printed number, and inside the "
-    "interval of chance."
+    "Explained by a run: “{title}” is within two points of the printed number."
 )
-_NEARER = "Not explained; “{title}” is at most half as far from the printed number."
+_NEARER = "Not explained; “{title}” is nearer to the printed number."
 _UNEXPLAINED = "Not explained."
 _TOO_FEW = "Not explained; too few runs to tell the difference from chance."
 RULE = """\
-A run explains a difference that it brings below two points and inside the interval of chance. Of the runs tried
-otherwise on a dataset, one at most does: that which brings its method nearest to the printed numbers on average, over
-the datasets that the runs share, as a paper has one rule for all datasets. A rule that is nearer by less than a tenth
-of a point is level and explains nothing."""
+A run explains a difference of which it leaves half at most, below two points and inside the interval of chance of its
+folds; “nearer” stands where it leaves half at most. Of the runs tried otherwise on a dataset, one at most is named:
+that which brings its method nearest to the printed numbers on average, over the datasets that the runs share, as a
+paper has one rule for all datasets. A rule that is nearer by less than 0.2 points is level and explains
+nothing."""
 """How the pages read reasons."""
 
-LEAST_GAIN = 0.1
+LEAST_GAIN = 0.2
 """Points by which a rule is nearer on average that explains a difference."""
 
 SMALL = 2.0
@@ -362,10 +362,11 @@ def reason_of(cell: Cell, accuracies: Accuracies) -> str:
         if not runs:
             continue
         beside, of_check = abs(_mean(runs) - cell.printed), _half_width(cell, runs)
+        if beside > distance:
+            continue
         if of_check is not None and beside < min(of_check, SMALL):
             return _EXPLAINED.format(title=title)
-        if beside <= distance:
-            nearest, distance = title, beside
+        nearest, distance = title, beside
     if fact := _fact(cell):
         return fact
     if nearest:

@@ -414,7 +414,7 @@ TABLES: Mapping[str, Table] = {
             "mrf-preprint-3",
             "Preprint of the multinomial forest, table 3: one tree at a budget",
             "The paper: one tree, B1 = B2 = B3/20, for a claim of ε = B3, as it observes no depth above 10. "
-            "Algorithm 1 does not stop there: at B1 = B2 = 0.05, nine of ten trees on Wdbc are deeper, so that "
+            "Algorithm 1 does not stop there: at B1 = B2 = 0.05, most trees on Wdbc are deeper, so that "
             "their splits cost more than ε. Without privacy: a tree of at most depth 10 with "
             "one label drawn for each leaf, as the journal prints; its loss is infinite. The preprint draws one for "
             "every prediction, which has the same expected accuracy and less spread. Private: one tree of `mrf` at "

@@ -384,7 +384,7 @@ def test_of_two_runs_that_are_nearer_only_the_nearest_explains() -> None:
         f"Explained by a run: “{of_labels}”"
     )
     assert printed_pages.reason_of(car, known).startswith(
-        f"Not explained; “{of_labels}” is at most half"
+        f"Not explained; “{of_labels}” is nearer"
     )
 
 
@@ -564,6 +564,6 @@ def test_a_reason_needs_a_run_that_reaches_the_printed_number() -> None:
         return printed_pages.reason_of(cell, ours | {other.key: _folds(means)})
 
     assert reason(0.905, 0.906, 0.907).startswith("Explained by a run: “section")
-    assert reason(0.880, 0.881, 0.882).startswith("Not explained; “section 3.2” is at")
+    assert reason(0.880, 0.881, 0.882).startswith("Not explained; “section 3.2” is nearer")
     assert reason(0.860, 0.861, 0.862) == "Not explained."
     assert printed_pages.reason_of(cell, ours) == "Not explained."

@@ -102,7 +102,8 @@ def test_one_of_many_below_zero_by_chance_refutes_nothing() -> None:
 
 
 @pytest.mark.parametrize(("differences", "verdict"), [
-    ([FLAT, UP], HOLDS),
+    ([Difference(0.0, 0.8, 9), UP], HOLDS),
+    ([Difference(0.0, 0.9, 9), UP], OPEN),
     ([FLAT, DOWN], FAILS),
     ([FLAT, Difference(-2.5, 1.0, 9)], OPEN),
     ([Difference(math.nan, math.inf, 0)], OPEN),
@@ -125,8 +126,7 @@ def test_committed_verdicts_on_counted_cases_follow_the_rule_of_their_page(
         stated = statement if line.startswith("* The paper:") else stated
         counts = re.search(r"above in (\d+) of (\d+) cases, below in (\d+)", ours)
         if counts and "level with MRF" in stated:
-            expected = FAILS if int(counts[3]) else HOLDS
-            assert ours.endswith(f"**{expected}.**"), line
+            assert ours.endswith(f"**{OPEN}.**"), line
         elif counts and not re.search("always|over all sets|in some cases", stated):
             above, n_cases, below = map(int, counts.groups())
             lost = FAILS if 2 * below >= n_cases else OPEN
