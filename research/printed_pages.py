@@ -61,9 +61,7 @@ _COLUMNS = (
     "tried otherwise",
 )
 _CHANCE = "Inside the interval of chance."
-_EXPLAINED = (
-    "Explained by a run: “{title}” is within two points of the printed number."
-)
+_EXPLAINED = "Explained by a run: “{title}” is within two points of the printed number."
 _NEARER = "Not explained; “{title}” is nearer to the printed number."
 _UNEXPLAINED = "Not explained."
 _TOO_FEW = "Not explained; too few runs to tell the difference from chance."
@@ -71,8 +69,7 @@ RULE = """\
 A run explains a difference of which it leaves half at most, below two points and inside the interval of chance of its
 folds; “nearer” stands where it leaves half at most. Of the runs tried otherwise on a dataset, one at most is named:
 that which brings its method nearest to the printed numbers on average, over the datasets that the runs share, as a
-paper has one rule for all datasets. A rule that is nearer by less than 0.2 points is level and explains
-nothing."""
+paper has one rule for all datasets. A rule that is nearer by less than 0.2 points is level and explains nothing."""
 """How the pages read reasons."""
 
 LEAST_GAIN = 0.2

@@ -564,6 +564,8 @@ def test_a_reason_needs_a_run_that_reaches_the_printed_number() -> None:
         return printed_pages.reason_of(cell, ours | {other.key: _folds(means)})
 
     assert reason(0.905, 0.906, 0.907).startswith("Explained by a run: “section")
-    assert reason(0.880, 0.881, 0.882).startswith("Not explained; “section 3.2” is nearer")
+    assert reason(0.880, 0.881, 0.882).startswith(
+        "Not explained; “section 3.2” is nearer"
+    )
     assert reason(0.860, 0.861, 0.862) == "Not explained."
     assert printed_pages.reason_of(cell, ours) == "Not explained."

@@ -396,10 +396,7 @@ def test_figure_6_needs_a_rise_by_b2_that_ends_at_ten_and_a_smaller_one_by_b1() 
     ]
     reverse = mrf_page.findings_of_figure_6(made_up("mrf-figure-6", swapped))
     assert verdicts(reverse) == [HOLDS, FAILS, HOLDS, FAILS]
-    assert reverse[-1].ours.endswith(
-        "with B1 and B2 exchanged, the verdicts on these four sentences would be: "
-        "Holds, Holds, Holds, Holds."
-    )
+    assert reverse[-1].ours.endswith("; perhaps the paper exchanges B1 and B2.")
     half = made_up(
         "mrf-figure-6",
         lambda task: (paper if task.dataset in ("cmc", "car") else lambda _: 0.7)(task),

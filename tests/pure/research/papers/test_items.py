@@ -24,7 +24,7 @@ def test_the_pages_and_files_of_the_papers_are_those_of_the_committed_runs() -> 
 def test_the_overview_says_once_how_the_pages_are_read() -> None:
     overview = entrances.OVERVIEW.read_text(encoding="utf-8")
     assert entrances.with_reading(overview) == overview
-    assert overview.count("A run explains a difference that it brings below") == 1
+    assert overview.count("A run explains a difference of which it leaves half") == 1
     assert overview.count("\n## ") == 4
 
 
