@@ -37,11 +37,16 @@ LEASES = [
     NOW + timedelta(seconds=TTL_S) + A_MICROSECOND,
 ]
 DATASETS = ("ds_open", "ds_closed", "ds_third")
-REASONS = (EndReason.FAILED.value, EndReason.DAMAGED.value, "of-a-later-version")
+REASONS = (EndReason.FAILED.value, EndReason.DAMAGED.value, "another-version")
+
+
+def _algorithm(number: int, is_charged: bool) -> str:
+    return ("mrf", "nbrt")[number // 2 % 2] if is_charged else "rpf"
 
 
 def _job(number: int, state: JobState, age: timedelta, **fields: Any) -> dict[str, Any]:
     at = NOW - age
+    is_charged = state is JobState.SUCCEEDED or number % 5 == 0
     is_running = state is JobState.RUNNING
     row = {column.name: None for column in JobRow.__table__.columns}
     return row | {
@@ -49,17 +54,17 @@ def _job(number: int, state: JobState, age: timedelta, **fields: Any) -> dict[st
         "dataset_id": DATASETS[number % 3],
         "dataset_name": "any",
         "kind": "train" if number % 2 else "profile",
-        "algorithm": "mrf" if number % 2 else None,
+"algorithm": _algorithm(number, is_charged) if number % 2 else None,
         "task": {"work": {}, "parts": [{"epochs": [f"ep_{number:04}"]}]},
         "submitted_by": "AB"[number // 3 % 2],
         "submitted_at": at,
         "waits_since": at,
         "state": state.value,
-        "reason": REASONS[number % 3] if state is JobState.FAILED else None,
+        "reason": REASONS[number % 3] if number % 2 or state is JobState.FAILED else None,
         "trees_done": 3,
         "n_trees": 7,
         "lease_token": f"token {number}" if is_running else None,
-        "charged_at": at if state is JobState.SUCCEEDED or number % 5 == 0 else None,
+        "charged_at": at if is_charged else None,
     } | fields  # fmt: skip
 
 
@@ -84,7 +89,7 @@ READS = [
 @pytest.fixture
 def session(installation: Installation) -> Iterator[Session]:
     with installation.database.write() as opened:
-        opened.execute(insert(JobRow), JOBS)
+        opened.execute(insert(JobRow), JOBS[::-1])
         reads = [{"job_id": job, "dataset_id": dataset} for job, dataset in READS]
         opened.execute(insert(JobDatasetRow), reads)
         yield opened
@@ -125,7 +130,7 @@ def test_failures_are_counted_by_the_reasons_that_this_version_knows(
     session: Session,
 ) -> None:
     numbers = Counter(job["reason"] for job in JOBS if job["state"] == "failed")
-    del numbers["of-a-later-version"]
+    del numbers["another-version"]
     assert queue.failed(session) == numbers
     assert len(numbers) == 2
 
@@ -165,6 +170,11 @@ def test_jobs_are_overdue_one_moment_after_each_limit(
 
     found = queue.overdue(session, at=NOW, ttl_s=TTL_S, closed=closed, limit=9999)
     assert sorted(found) == _ids([job for job in JOBS if is_overdue(job)])
+    firsts = {
+        queue.overdue(session, at=NOW, ttl_s=TTL_S, closed=closed, limit=1)[0]
+        for _ in range(40)
+    }
+    assert len(firsts) > 1, "one that cannot end hides no other"
     few = queue.overdue(session, at=NOW, ttl_s=TTL_S, closed=closed, limit=5)
     assert len(few) == 5
     assert set(few) <= set(found)
@@ -201,7 +211,7 @@ def test_unfinished_and_charged_jobs_of_a_dataset_are_listed_in_order_of_ids(
     charged = [job for job in running if job["charged_at"] is not None]
     assert queue.unfinished_of(session, "ds_third") == _ids(unfinished)
     assert queue.charged_of(session, "ds_third") == _ids(charged)
-    assert queue.charged_algorithms(session, "ds_third") == {"mrf"}
+    assert queue.charged_algorithms(session, "ds_third") == {"mrf", "nbrt"}
     assert queue.charged_algorithms(session, "ds_none") == set()
     for job in JOBS[::11]:
         assert queue.is_unfinished(session, job["id"]) == (job["state"] in UNFINISHED)
@@ -263,11 +273,12 @@ def test_decisions_are_listed_in_order_of_datasets_and_those_of_other_jobs_stay_
     session.expire_all()
     rows = queue.approvals_of_job(session, "jb_0000")
     assert [row.dataset_id for row in rows] == sorted(asked)
-    queue.record_decisions(rows[:1], "approve", by="C", at=NOW)
+    queue.record_decisions(rows[:2], "approve", by="C", at=NOW)
     session.flush()
-    assert (rows[0].decided_by, rows[0].decided_at) == ("C", NOW)
+    for row in rows[:2]:
+        assert (row.decided_by, row.decided_at) == ("C", NOW)
     assert queue.open_approvals(session, ["jb_0000", "jb_0001", "jb_0002"]) == {
-        "jb_0000": ["ds_open", "ds_third"],
+        "jb_0000": ["ds_third"],
         "jb_0001": sorted(asked),
         "jb_0002": [],
     }
@@ -316,4 +327,84 @@ def test_workers_that_were_seen_lately_are_counted_and_dead_ones_forgotten(
     assert queue.n_workers(session, at=NOW) == 2
     assert queue.n_workers(session, at=NOW - timedelta(days=2)) == 4
     queue.forget_worker(session, "w_edge")
+    assert queue.n_workers(session, at=NOW - timedelta(days=2)) == 3
     assert queue.n_workers(session, at=NOW) == 1
+
+
+FILTERS: list[dict[str, Any]] = [
+    {},
+    {"kind": "train"},
+    {"algorithm": "nbrt"},
+    {"state": "queued"},
+    {"since": NOW - IN_QUEUE},
+    {"is_put_back": True},
+    {"submitters": ["A", "nobody"]},
+    {"kind": "train", "state": "failed", "since": NOW - FOR_APPROVAL},
+]
+
+
+@pytest.mark.parametrize("fields", FILTERS, ids=str)
+@pytest.mark.parametrize("datasets", [None, ["ds_closed", "ds_third"]])
+def test_jobs_are_paged_with_the_newest_first(
+    session: Session, fields: dict[str, Any], datasets: list[str] | None
+) -> None:
+    def is_listed(job: dict[str, Any]) -> bool:
+        return (
+            (datasets is None or job["dataset_id"] in datasets)
+            and all(
+                job[name] == fields[name]
+                for name in ("kind", "algorithm", "state")
+                if name in fields
+            )
+            and ("submitters" not in fields or job["submitted_by"] == "A")
+            and ("since" not in fields or job["submitted_at"] >= fields["since"])
+            and (
+                "is_put_back" not in fields
+                or (job["state"] == "queued" and job["reason"] is not None)
+            )
+        )
+
+    newest = sorted(JOBS, key=lambda job: (job["submitted_at"], job["id"]))[::-1]
+    expected = [job["id"] for job in newest if is_listed(job)]
+    assert expected
+    listed, before = list[str](), None
+    while page := queue.page(
+        session,
+        dataset_ids=datasets,
+        before=before,
+        limit=7,
+        matching=queue.JobFilter(**fields),
+    ):
+        assert len(page) <= 7
+        listed += page
+        before = page[-1]
+    assert listed == expected
+
+
+def test_a_charged_job_left_the_queue_at_its_charge_and_not_at_its_end(
+    installation: Installation,
+) -> None:
+    minutes = [timedelta(minutes=number) for number in range(10)]
+    jobs = [
+        _job(
+            number,
+            state,
+            minutes[9 - number],
+            submitted_by=key,
+            charged_at=None if charged is None else NOW + minutes[charged],
+            finished_at=None if charged is None else NOW + minutes[finished],
+        )
+        for number, (state, key, charged, finished) in enumerate(
+            [
+                (JobState.SUCCEEDED, "A", 1, 9),
+                (JobState.SUCCEEDED, "B", 5, 6),
+                (JobState.QUEUED, "B", None, 0),
+                (JobState.QUEUED, "A", None, 0),
+            ]
+        )
+    ]
+    with installation.database.write() as session:
+        session.execute(insert(JobRow), jobs)
+        claim = queue.claim(session, at=NOW, ttl_s=TTL_S)
+        assert claim is not None
+        assert claim.job_id == jobs[3]["id"]
