@@ -461,6 +461,26 @@ def test_lost_entries_count_as_spent(
 
 
 @on_one_database
+def test_a_later_restore_keeps_the_head_of_an_account_that_lost_entries_before(
+    scene: Scene,
+    tmp_path: Path,
+    empty_settings: Settings,
+    restored: Callable[[], Scene],
+) -> None:
+    make_backup(scene.installation, tmp_path / "backup")
+    scene.submit(key="after")
+    bring_keys_and_heads(scene.installation, empty_settings)
+    restore_backup(empty_settings, tmp_path / "backup", accept_loss=True)
+    again = restored().installation
+    make_backup(again, tmp_path / "later")
+    url = f"sqlite:///{tmp_path / 'later.sqlite3'}"
+    third = Settings(home=tmp_path / "third", database_url=url)
+    bring_keys_and_heads(again, third)
+    restore_backup(third, tmp_path / "later", accept_loss=False)
+    assert list((third.home / "checkpoints").glob(f"{scene.dataset_id}.*.checkpoint"))
+
+
+@on_one_database
 def test_a_backup_without_heads_proves_nothing(
     scene: Scene,
     restore: Restore,
