@@ -16,7 +16,7 @@ from grovekeeper_forests.bins import noisy_counts
 from grovekeeper_forests.bins.quantile_bins import NO_CUT, ReusedProfile
 from grovekeeper_forests.contract.plan import Forest, Plan, PlanInvalid
 from grovekeeper_forests.data.sanitiser import SanitisedColumns, SanitisedRows
-from grovekeeper_forests.data.schema import Schema
+from grovekeeper_forests.data.schema import Label, Schema
 from grovekeeper_forests.noise import randomness
 from grovekeeper_forests.noise.randomness import (
     PaidRandomness,
@@ -46,9 +46,12 @@ from grovekeeper_forests.releases.forest import price as forest_price
 from grovekeeper_forests.releases.forest.predictor import Predictor
 from grovekeeper_forests.releases.profile import draw as profile_draw
 from grovekeeper_forests.releases.profile import price as profile_price
+from grovekeeper_forests.releases.statistics import draw as statistics_draw
+from grovekeeper_forests.releases.statistics import price as statistics_price
 from tests.privacy import plain_walks
 from tests.privacy.fixed_releases import FixedReleases
 from tests.privacy.noiseless import Noiseless
+from tests.support.block_rows import in_blocks
 from tests.support.plans import request_for
 from tests.support.schemas import schema_of
 
@@ -108,12 +111,12 @@ def grown(plan: Plan) -> Forest:
     )
 
 
-def facts(accountant: str) -> Any:
+def facts(accountant: str, schema: Schema = SCHEMA) -> Any:
     request = request_for(
         "rpf", {}, Fraction(2), 3_000, accountant=accountant, delta=delta_of(accountant)
     )
     return contract.public_facts(
-        request.terms, request.public_size, SCHEMA, Adjacency.ADD_REMOVE_ONE
+        request.terms, request.public_size, schema, Adjacency.ADD_REMOVE_ONE
     )
 
 
@@ -138,7 +141,7 @@ def payments(monkeypatch: pytest.MonkeyPatch) -> list[PaidRandomness]:
         made.append(PaidRandomness(*arguments))
         return made[-1]
 
-    for module in (growth, profile_draw, evaluation_draw):
+    for module in (growth, profile_draw, evaluation_draw, statistics_draw):
         monkeypatch.setattr(module, "PaidRandomness", make)
     return made
 
@@ -200,6 +203,26 @@ def test_profiles_and_evaluations_draw_everything_that_their_events_pay_for(
     best = plan_best(2, facts(accountant), winner_accuracy=True)
     evaluation_draw.release(best, models, rows, SystemRandomness())
     assert [payment.left.total() for payment in payments] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("accountant", ["pure", "zcdp", "gdp"])
+def test_what_is_released_of_a_number_draws_everything_that_its_event_pays_for(
+    payments: list[PaidRandomness], accountant: str
+) -> None:
+    schema = Schema(SCHEMA.features, Label("days", bounds=(0.0, 9.0)))
+    known, rows = facts(accountant, schema), rows_of(200)
+    profile_plan = profile_price.plan({"size_share": "0.1"}, known)
+    profile_draw.release(profile_plan, schema, rows, SystemRandomness())
+    tables = [
+        {"statistic": "variance", "column": "days"},
+        {"statistic": "quantiles", "column": "days", "quantiles": ["0.5"]},
+    ]
+    statistics_draw.release(
+        statistics_price.plan(tables, known),
+        in_blocks(rows, schema, n_rows=200),
+        SystemRandomness(),
+    )
+    assert [payment.left.total() for payment in payments] == [0, 0]
 
 
 SMALL = plain_walks.SCHEMA
