@@ -26,7 +26,7 @@ from app.core.errors import (
 )
 from app.jobs import queue
 from app.ledger import tables
-from app.services.dataset_rules import list_approvals
+from app.services.dataset_rules import list_approvals, list_decisions
 from app.services.datasets.erase import delete_dataset
 from app.services.execution import run_job
 from app.services.jobs.show_jobs import cancel_job, show_job
@@ -385,6 +385,21 @@ def test_an_owner_of_one_dataset_of_a_job_is_shown_no_part_on_another(
     pair.submit(key="a")
     (listed,) = list_approvals(scene.installation, SECOND, PageRequest()).approvals
     assert [part.dataset for part in listed.parts] == [pair.second.dataset_id]
+
+
+@on_one_database
+def test_a_decision_for_two_datasets_is_shown_to_owners_of_both_alone(
+    scene: Scene,
+) -> None:
+    pair = Pair.beside(scene)
+    for place in (pair.first, pair.second):
+        set_rules(place, approval_above="0.001")
+    grant(pair.second, "owner")
+    job_id = pair.submit(key="a")
+    decided(pair.first, job_id, "approve", by=ADMIN)
+    assert list_decisions(scene.installation, SECOND) == []
+    (decision,) = list_decisions(scene.installation, OWNER)
+    assert decision.job.job == job_id
 
 
 def test_a_replay_answers_waiting_after_the_decision(guarded: Scene) -> None:

@@ -1033,6 +1033,16 @@ def test_only_owners_rotate_and_only_webhooks_of_their_dataset(
         _rotated(here, scene, webhook.id)
 
 
+@on_one_database
+def test_an_owner_of_another_dataset_removes_no_webhook(
+    scene: Scene, here: Installation
+) -> None:
+    webhook = _told(here, scene, "https://hooks.invalid/")
+    other = people.declared(scene.installation, name="another")["id"]
+    delete_webhook(here, OWNER, other, webhook.id)
+    assert _row(scene).id == webhook.id
+
+
 @pytest.mark.parametrize("accepted", [True, False])
 def test_a_rotation_during_a_delivery_counts_from_the_next_attempt(
     scene: Scene,
