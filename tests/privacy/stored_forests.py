@@ -13,8 +13,11 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import numpy as np
+
 from grovekeeper_forests import catalogue
 from grovekeeper_forests.contract.plan import Plan
+from grovekeeper_forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from grovekeeper_forests.data.schema import Schema
 from grovekeeper_forests.noise.randomness import SystemRandomness
 from grovekeeper_forests.privacy.events import Adjacency
@@ -28,6 +31,7 @@ from tests.privacy.test_recorded_draws import (
     planned,
     rows_of,
 )
+from tests.support.schemas import schema_of
 
 FILE = Path(__file__).parents[1] / "golden" / "forests.json"
 SHAPE = {"n_estimators": 4, "max_depth": 3}
@@ -51,6 +55,35 @@ _NUMBERS: dict[str, Any] = {
 """Of each parameter that is a number, a value that differs from those of other cases."""
 
 
+WIDE = schema_of(
+    *({"name": f"x{n}", "type": "numeric", "lower": -n, "upper": 9} for n in range(60)),
+    {"name": "age", "type": "integer", "lower": 0, "upper": 5},
+    {"name": "year", "type": "integer", "lower": 0, "upper": 2000, "missing": True},
+    {"name": "ward", "type": "categorical", "categories": [f"w{n}" for n in range(200)]},
+    *({"name": f"c{n}", "type": "categorical", "categories": ["a", "b"]} for n in range(9)),
+    classes=["no", "yes"],
+)  # fmt: skip
+"""More columns than one block, and columns of few, many and missing values."""
+
+
+def wide_rows(seed: int) -> SanitisedRows:
+    """Rows of :data:`WIDE`, whose label follows from the first, a late and the last
+    column.
+    """
+    generator = np.random.default_rng(seed)
+    numbers = [generator.uniform(-n, 9, 500) for n in range(60)]
+    age, year = generator.integers(0, 6, 500), generator.integers(0, 2001, 500)
+    codes = [generator.integers(0, n, 500).astype(np.int32) for n in (200, *[2] * 9)]
+    year = np.where(generator.random(500) < 0.1, np.nan, year)
+    score = (numbers[0] > 4) + (numbers[55] > 0) + codes[-1]
+    columns = (*numbers, age.astype(float), year, *codes)
+    return SanitisedRows(
+        SanitisedColumns(columns, 500),
+        (score > 1).astype(np.int32),
+        generator.integers(0, 256, (500, 16), dtype=np.uint8),
+    )
+
+
 def cases() -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Algorithm, accountant and parameters: every account, both protections, and every
     value of each parameter on one account.
@@ -61,6 +94,7 @@ def cases() -> Iterator[tuple[str, str, dict[str, Any]]]:
             for adjacency in dict.fromkeys((algorithm.adjacency, Adjacency.LABEL)):
                 yield slug, accountant, {"adjacency": adjacency}
             yield slug, accountant, {"size": MANY, "max_rows": 2}
+            yield slug, accountant, {"schema": WIDE, "size": MANY, "strength": 40}
         for parameter in algorithm.parameters:
             values = getattr(parameter, "choices", None) or [
                 _NUMBERS[name] for name in [parameter.name] if name in _NUMBERS
@@ -74,7 +108,7 @@ def cases() -> Iterator[tuple[str, str, dict[str, Any]]]:
 def name_of(slug: str, accountant: str, parameters: dict[str, Any]) -> str:
     """The name of a case."""
     words = [
-        "days" if isinstance(value, Schema) else f"{name}={value}"
+        f"label={value.label.name}" if isinstance(value, Schema) else f"{name}={value}"
         for name, value in parameters.items()
     ]
     return " ".join([slug, accountant, *words])
@@ -97,6 +131,8 @@ def _digest(plan: Plan, schema: Schema, form: Any) -> str:
     rows, second = rows_of(), rows_of(seed=1)
     if schema is NUMBERS:
         rows, second = numbered(rows), numbered(second)
+    if schema is WIDE:
+        rows, second = wide_rows(0), wide_rows(1)
     numbers = count()
 
     def key_of_draws(n_bytes: int) -> bytes:
