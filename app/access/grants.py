@@ -19,10 +19,10 @@ from datetime import datetime
 from enum import StrEnum
 from typing import TypeAlias
 
-from sqlalchemy import Select, delete, or_, select
+from sqlalchemy import Select, delete, select
 from sqlalchemy.orm import Session
 
-from app.access.tables import GrantRow, KeyRow
+from app.access.tables import GrantRow, KeyRow, is_working
 from app.core import limits, stamps
 from app.core.errors import InvalidRequest, NotFound, RoleMissing, Unauthenticated
 from app.db.base import find_row
@@ -449,12 +449,8 @@ def only_owner_of(
     Keys that were revoked or have expired are no owners. A caller that changes grants
     has locked the dataset.
     """
-    working = (
-        KeyRow.revoked_at.is_(None),
-        or_(KeyRow.expires_at.is_(None), KeyRow.expires_at > at),
-    )
     owners = select(GrantRow.dataset_id).join(KeyRow, KeyRow.id == GrantRow.key_id)
-    owners = owners.where(GrantRow.role == Role.OWNER.value, *working)
+    owners = owners.where(GrantRow.role == Role.OWNER.value, is_working(at))
     owned = owners.where(GrantRow.key_id == key_id)
     if dataset_id is not None:
         owned = owned.where(GrantRow.dataset_id == dataset_id)

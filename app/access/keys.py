@@ -27,7 +27,7 @@ from sqlalchemy.orm import Session
 
 from app.access import grants
 from app.access.grants import Principal, Role
-from app.access.tables import KeyRow
+from app.access.tables import KeyRow, is_working
 from app.core import limits, stamps
 from app.core.errors import Unauthenticated
 from app.db.base import find_row
@@ -217,11 +217,8 @@ def secret_matches(row: KeyRow | None, secret: str) -> bool:
 
 def living_admin_exists(session: Session, *, at: datetime) -> bool:
     """Whether any key that was not revoked and has not expired has the role ``admin``."""
-    living = (
-        KeyRow.revoked_at.is_(None),
-        or_(KeyRow.expires_at.is_(None), KeyRow.expires_at > at),
-    )
-    rows = session.scalars(select(KeyRow).where(KeyRow.issuer.is_(None), *living))
+    living = select(KeyRow).where(KeyRow.issuer.is_(None), is_working(at))
+    rows = session.scalars(living)
     return any(Role.ADMIN.value in row.roles for row in rows)
 
 

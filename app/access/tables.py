@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import CheckConstraint
+from sqlalchemy import CheckConstraint, ColumnElement
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.db.base import Base, PrimaryKey
@@ -49,6 +49,12 @@ class KeyRow(Base):
         ),
         CheckConstraint("(roles_at IS NULL) = (issuer IS NULL)", name="roles_of_token"),
     )
+
+
+def is_working(at: datetime) -> ColumnElement[bool]:
+    """Whether a key was not revoked and has not expired at a time."""
+    never_ends = KeyRow.expires_at.is_(None)
+    return KeyRow.revoked_at.is_(None) & (never_ends | (KeyRow.expires_at > at))
 
 
 class GrantRow(Base):

@@ -20,6 +20,7 @@ from app.core.files import Store
 from app.core.sealed_files import DataKey, SealBroken, SealedFile, Writer
 from app.datasets import row_files, row_layout
 from app.datasets.fingerprints import FINGERPRINT_BYTES
+from grovekeeper_forests.array_types import BoolArray
 
 
 def stored_ids(
@@ -128,13 +129,11 @@ def _erase_from(file: SealedFile, prints: SealedFile, *, row_id: bytes) -> int:
     return int(np.count_nonzero(~stays))
 
 
-def _stays(
-    stored: pq.ParquetFile, row_id: bytes
-) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _stays(stored: pq.ParquetFile, row_id: bytes) -> BoolArray:
     """PRIVATE: which rows of a file have another id."""
     ids = _ids(stored)
     is_other = pc.not_equal(ids, pa.scalar(row_id, ids.type))
-    stays: np.ndarray[tuple[int], np.dtype[np.bool_]] = is_other.to_numpy()
+    stays: BoolArray = is_other.to_numpy()
     return stays
 
 
@@ -144,7 +143,7 @@ def _ids(stored: pq.ParquetFile) -> pa.ChunkedArray:
 
 def _copy(
     stored: pq.ParquetFile,
-    stays: np.ndarray[tuple[int], np.dtype[np.bool_]],
+    stays: BoolArray,
     written: Writer,
 ) -> None:
     start = 0
@@ -160,9 +159,7 @@ def _copy(
             start = end
 
 
-def _keep(
-    stays: np.ndarray[tuple[int], np.dtype[np.bool_]], prints: SealedFile
-) -> None:
+def _keep(stays: BoolArray, prints: SealedFile) -> None:
     """Keeps only the fingerprints of the rows that stay. Runs before the rows are
     erased, so no fingerprint outlives its row.
 

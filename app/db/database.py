@@ -540,8 +540,7 @@ def _is_temporary(error: DBAPIError) -> bool:
     connection, disk or server failed.
     """
     if isinstance(error.orig, sqlite3.OperationalError):
-        # the low byte of an extended code is the code
-        return error.orig.sqlite_errorcode & 0xFF in _TEMPORARY_ON_SQLITE
+        return _code_on_sqlite(error) in _TEMPORARY_ON_SQLITE
     # The end of a transaction that was idle for too long is an InternalError of the
     # driver.
     is_broken = _state_on_postgresql(error).startswith(_BROKEN_SERVER)
@@ -551,18 +550,21 @@ def _is_temporary(error: DBAPIError) -> bool:
 
 
 def _is_disk_full(error: DBAPIError) -> bool:
-    if isinstance(error.orig, sqlite3.OperationalError):
-        return error.orig.sqlite_errorcode & 0xFF == sqlite3.SQLITE_FULL
-    return _state_on_postgresql(error) == _DISK_FULL_ON_POSTGRESQL
+    is_full = _state_on_postgresql(error) == _DISK_FULL_ON_POSTGRESQL
+    return is_full or _code_on_sqlite(error) == sqlite3.SQLITE_FULL
 
 
 def _accepts_no_writes(error: DBAPIError) -> bool:
     """Whether the disk or the server became read-only. In a read transaction, the same
     error shows a bug.
     """
-    if isinstance(error.orig, sqlite3.OperationalError):
-        return error.orig.sqlite_errorcode & 0xFF == _READ_ONLY_ON_SQLITE
-    return _state_on_postgresql(error) == _READ_ONLY_ON_POSTGRESQL
+    is_read_only = _state_on_postgresql(error) == _READ_ONLY_ON_POSTGRESQL
+    return is_read_only or _code_on_sqlite(error) == _READ_ONLY_ON_SQLITE
+
+
+def _code_on_sqlite(error: DBAPIError) -> int:
+    # the low byte of an extended code is the code; 0 is no error
+    return getattr(error.orig, "sqlite_errorcode", 0) & 0xFF
 
 
 def _state_on_postgresql(error: DBAPIError) -> str:

@@ -354,7 +354,10 @@ def _refused(row: AccountRow, part: NewReservation, fits: int) -> JsonObject:
     requested = Amount(row.accountant, part.amount)
     delta = part.delta if part.delta is not None else row.split_delta.converted_at
     largest_within = part.largest_within or partial(
-        accountants.largest_that_fits, row.accountant, delta=delta
+        accountants.largest_that_fits,
+        row.accountant,
+        delta=delta,
+        least=row.least_price,
     )
     return {
         "dataset": row.id,

@@ -84,6 +84,7 @@ class Balance:
             where the population is nearly used up, or where the rules leave less to a
             key.
         limited_by: the limit that decides ``room``.
+        least_price: the smallest price of a job.
     """
 
     account_id: str
@@ -97,6 +98,7 @@ class Balance:
     delta: Fraction | None
     room: int
     limited_by: LimitedBy
+    least_price: int
 
     def within(self, room: int | None, limited_by: LimitedBy | None) -> "Balance":
         """The balance where a further limit leaves ``room``; ``None``: no limit."""
@@ -132,9 +134,10 @@ class Balance:
         """The largest ε, at the account's own δ, that a request of this scope could
         carry now.
         """
-        return amounts.to_text(
-            accountants.largest_that_fits(self.accountant, self.room, self.delta)
+        fitting = accountants.largest_that_fits(
+            self.accountant, self.room, self.delta, least=self.least_price
         )
+        return amounts.to_text(fitting)
 
     def text(self, amount: int) -> str:
         """An amount of this account as exact decimal text."""
@@ -415,6 +418,7 @@ def _balance(row: AccountRow, budgets: Budgets, room: Room) -> Balance:
         delta=row.split_delta.converted_at,
         room=room.amount,
         limited_by=room.limited_by,
+        least_price=row.least_price,
     )
 
 

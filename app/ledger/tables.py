@@ -231,6 +231,12 @@ class AccountRow(Base):
         total = None if self.delta is None else Fraction(self.delta)
         return SplitDelta(total, Fraction(self.delta_set_aside or 0))
 
+    @property
+    def least_price(self) -> int:
+        """The smallest price of a job: a step for each row that a unit may have."""
+        max_rows = 1 if self.privacy_unit is None else self.privacy_unit["max_rows"]
+        return accountants.by_name(self.accountant).group(max_rows)
+
 
 class PopulationRow(Base):
     """The facts of a population besides its account, the :class:`AccountRow` of this

@@ -29,6 +29,7 @@ from app.ledger import tables
 from app.services.dataset_rules import list_approvals, list_decisions
 from app.services.datasets.erase import delete_dataset
 from app.services.execution import run_job
+from app.services.execution.sweep import settle_overdue
 from app.services.jobs.show_jobs import cancel_job, show_job
 from app.services.keys import put_grant, remove_grant, revoke_key
 from app.services.ledger import audit
@@ -476,6 +477,15 @@ def test_an_approval_ends_the_job_of_a_submitter_that_may_not_train(
     assert list_approvals(guarded.installation, OWNER, PageRequest()).approvals == []
     acts = audit.list_acts(guarded.installation, ADMIN, PageRequest(limit=500)).acts
     assert "job-approved" not in [act.kind for act in acts]
+
+
+def test_a_waiting_job_ends_with_the_key_of_its_submitter(guarded: Scene) -> None:
+    job_id, _ = _submitted(guarded, "a", "0.6")
+    other = guarded.submit_job(key="b", by=OWNER)
+    revoke_key(guarded.installation, ADMIN, SECOND.key_id)
+    assert settle_overdue(guarded.installation) == 1
+    assert guarded.end(job_id) == ("failed", "revoked", ["reserve", "void"])
+    assert guarded.end(other) == ("queued", None, ["reserve"])
 
 
 @on_one_database

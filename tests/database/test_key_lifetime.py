@@ -10,17 +10,24 @@ import pytest
 from app.access import keys
 from app.access.grants import Principal
 from app.core import limits, stamps
-from app.core.errors import InvalidRequest, NotFound, Unauthenticated
+from app.core.errors import InvalidRequest, LeaseLost, NotFound, Unauthenticated
+from app.jobs import queue
 from app.jobs.states import EndReason, JobState
 from app.ledger import control, tables
 from app.services.authorization import authenticate, confirm, write_as
 from app.services.execution.charge import charge_claimed
+from app.services.execution.sweep import settle_overdue
 from app.services.jobs import show_jobs
 from app.services.keys import create_key, revoke_key, rotate_key
 from app.wire.keys import KeyIn, RotationIn
 from tests.support.crash_scene import ADMIN, OWNER, Scene
 from tests.support.databases import on_one_database
-from tests.support.job_kinds import claimed, must_not_run, run_here
+from tests.support.job_kinds import (
+    claimed,
+    must_not_run,
+    run_here,
+    submitted_and_claimed,
+)
 
 pytestmark = pytest.mark.contract
 
@@ -100,6 +107,32 @@ def test_a_job_is_void_if_the_key_of_its_submitter_expires_before_the_charge(
         ["reserve", "void"],
     )
     assert show_jobs.show_job(scene.installation, ADMIN, job_id).reason == "key-expired"
+
+
+@pytest.mark.parametrize("end", ["revoked", "key-expired"])
+def test_a_job_that_nobody_claims_ends_with_the_key_of_its_submitter(
+    scene: Scene, end: str
+) -> None:
+    """Its reservation holds no budget for the day that the queue may take."""
+    job_id = scene.submit_job(key="k", epsilon="3")
+    assert settle_overdue(scene.installation) == 0
+    if end == "revoked":
+        revoke_key(scene.installation, ADMIN, OWNER.key_id)
+    else:
+        _expire(scene, OWNER.key_id)
+    assert settle_overdue(scene.installation) == 1
+    assert scene.end(job_id) == ("failed", end, ["reserve", "void"])
+    assert scene.verified().tightest.load == 0
+    assert settle_overdue(scene.installation) == 0
+
+
+def test_a_claimed_job_of_an_ended_key_ends_before_its_charge(scene: Scene) -> None:
+    job_id, claim = submitted_and_claimed(scene)
+    revoke_key(scene.installation, ADMIN, OWNER.key_id)
+    assert settle_overdue(scene.installation) == 1
+    assert scene.end(job_id) == ("failed", "revoked", ["reserve", "void"])
+    with scene.installation.database.write() as session, pytest.raises(LeaseLost):
+        queue.leased(session, claim)
 
 
 def test_a_job_of_a_key_that_was_revoked_and_has_expired_names_the_revocation(

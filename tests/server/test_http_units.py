@@ -118,6 +118,42 @@ def test_a_price_that_leaves_nothing_for_a_row_is_refused(server: Server) -> Non
 
 
 @on_one_server
+@pytest.mark.parametrize(
+    ("budget", "least"),
+    [
+        ({"accountant": "pure", "epsilon": "0.0000064"}, "0.000008"),
+        ({"accountant": "zcdp", "rho": "5e-11", "delta": "1e-6"}, "0.00002"),
+        ({"accountant": "gdp", "mu": "7e-6", "delta": "1e-6"}, "0.00001"),
+    ],
+    ids=lambda value: value["accountant"] if isinstance(value, dict) else "",
+)
+def test_a_remainder_that_pays_for_no_job_is_named_nothing(
+    server: Server, budget: dict[str, str], least: str
+) -> None:
+    """Every request for an ε that this remainder pays is refused as too small, so
+    nobody is told that the ε fits.
+    """
+    rows = 8000 if budget["accountant"] == "pure" else 8
+    dataset = server.declared(
+        privacy_unit={"column": "patient", "max_rows": rows}, budget=budget
+    )
+    server.admin.http.post(
+        f"/datasets/{dataset['id']}/rows", content=visits(44), headers=CSV
+    ).raise_for_status()
+    body = training(dataset["id"], epsilon=least)
+
+    quote = server.admin.http.post("/plans", json=body).json()
+    assert (quote["fits"], quote["largest_that_fits"]) == (False, "0")
+    assert quote["left_afterwards"] == "0"
+    balance = server.admin.http.get(f"/ledger/{dataset['id']}").json()
+    assert (balance["largest_that_fits"], balance["charged"]) == ("0", "0")
+    assert balance["available"] != "0"
+    refused = server.submitted(dataset["id"], epsilon=least)
+    assert refused.json()["type"] == "budget-exceeded"
+    assert refused.json()["largest_that_fits"] == "0"
+
+
+@on_one_server
 def test_a_row_dataset_drops_nothing_and_says_so(server: Server) -> None:
     dataset = server.declared()
     report = server.admin.http.post(

@@ -13,16 +13,19 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session
 
+from app.access.tables import KeyRow, is_working
 from app.core import limits, stamps
-from app.core.errors import BalanceMismatch
+from app.core.errors import BalanceMismatch, SubmitterRevoked
 from app.datasets import catalog, row_files
 from app.jobs import queue
 from app.jobs.states import EndReason, JobState
 from app.jobs.tables import JobRow
 from app.ledger import reservations, rules
 from app.registry import models
+from app.services.authorization import require_submitter
 from app.services.datasets.erase import SWEEPER, complete_erasures, erase_remains
 from app.services.execution import finished
 from app.services.execution.finished import Note
@@ -50,6 +53,8 @@ def settle_overdue(installation: Installation) -> int:
       reservations expire in the same transaction.
     * Waiting for an approval for longer than its limit: so, too, with the reason
       ``not-approved``.
+    * Not charged when the key of its submitter came to an end: it fails, reason
+      ``revoked`` or ``key-expired``, and its reservations are given back.
 
     A lease that ends too late, because the clock was set back, is shortened to that of
     a claim made now. Otherwise, a dead worker would keep its job for as long as the
@@ -64,13 +69,26 @@ def settle_overdue(installation: Installation) -> int:
         at = database.now(session)
         closed = rules.closed_accounts(session, at=at) | catalog.closing_ids(session)
         overdue = queue.overdue(session, at=at, ttl_s=ttl_s, closed=closed)
+        orphans = session.scalars(_of_ended_keys(at)).all()
     if not overdue:
         installation.late_leases.clear()
     n_ended = 0
-    for job_id in overdue:
+    for job_id in (*overdue, *orphans):
         with suppress(BalanceMismatch):  # other accounts' jobs go on
             n_ended += _settle(installation, job_id, closed=closed)
     return n_ended
+
+
+def _of_ended_keys(at: datetime) -> Select[str]:
+    """Selects some jobs that are not charged and whose submitter's key has ended."""
+    ended = select(KeyRow.id).where(~is_working(at))
+    query = select(JobRow.id).where(
+        JobRow.submitted_by.in_(ended),
+        JobRow.charged_at.is_(None),
+        JobRow.finished_at.is_(None),
+    )
+    # in any order, as jobs that are overdue
+    return query.order_by(func.random()).limit(100)
 
 
 def tidy_jobs(installation: Installation) -> None:
@@ -199,7 +217,7 @@ def _settle(
         if is_paid:
             is_settled = _end_paid(installation, session, row, note, at=now)
         else:
-            is_settled = _end_unpaid(session, row, at=now, closed=closed)
+            is_settled = _end_unpaid(installation, session, row, at=now, closed=closed)
     # after the commit: a sweep that is rolled back has ended no job
     if is_paid and is_settled:
         _tell_end(installation, row)
@@ -263,7 +281,12 @@ def _may_be_extended(
 
 
 def _end_unpaid(
-    session: Session, row: JobRow, *, at: datetime, closed: Collection[str]
+    installation: Installation,
+    session: Session,
+    row: JobRow,
+    *,
+    at: datetime,
+    closed: Collection[str],
 ) -> bool:
     waited = at - row.waits_since
     # A frozen job cannot start, so its time in the queue does not end it.
@@ -282,4 +305,17 @@ def _end_unpaid(
         reason = EndReason.NOT_APPROVED if is_undecided else EndReason.NOT_STARTED
         notices.end_job(session, row, state=JobState.FAILED, reason=reason, at=at)
         return True
+    if row.finished_at is None:
+        try:
+            require_submitter(installation, session, row)
+        except SubmitterRevoked as revoked:
+            notices.end_locked(
+                session,
+                [row],
+                actor=SWEEPER,
+                at=at,
+                state=JobState.FAILED,
+                reason=EndReason(revoked.reason),
+            )
+            return True
     return False

@@ -234,6 +234,7 @@ def balance_of_population(population: Population, limit: Limit) -> statements.Ba
         delta=limit.delta.converted_at,
         room=max(population.cap - population.together, 0),
         limited_by="cap",
+        least_price=1,
     )
 
 

@@ -6,10 +6,9 @@ The accuracy is that of public tables on which the benchmarks measured the algor
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
-from functools import partial
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -77,9 +76,7 @@ class PartQuote:
         asked = self.part.asked
         event = self.part.event
         terms = asked.terms
-        fitting = partial(
-            accountants.largest_that_fits, terms.accountant, delta=terms.delta
-        )
+        balance = replace(self.balance, delta=terms.delta)
         return {
             "dataset": asked.dataset.id,
             "dataset_name": asked.dataset.name,
@@ -96,12 +93,12 @@ class PartQuote:
                 adjacency=terms.adjacency,
                 max_rows=terms.max_rows,
             ),
-            "cap": self.balance.text(self.balance.cap),
-            "remaining": self.balance.text(self.balance.remaining),
-            "fits": asked.amount <= self.balance.room,
-            "largest_that_fits": amounts.to_text(fitting(self.balance.room)),
-            "left_afterwards": amounts.to_text(fitting(self.room_after)),
-            "limited_by": self.balance.limited_by,
+            "cap": balance.text(balance.cap),
+            "remaining": balance.text(balance.remaining),
+            "fits": asked.amount <= balance.room,
+            "largest_that_fits": balance.largest_that_fits,
+            "left_afterwards": replace(balance, room=self.room_after).largest_that_fits,
+            "limited_by": balance.limited_by,
             "needs_approval": self.needs_approval,
             "population": self.population,
         }

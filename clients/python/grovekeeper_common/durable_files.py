@@ -77,9 +77,7 @@ def open_private(name: str, flags: int) -> int:
     return os.open(name, flags, 0o600)
 
 
-def write(
-    path: Path, data: bytes, *, existing: Literal["replace", "keep"] = "replace"
-) -> None:
+def write(path: Path, data: bytes, *, existing: Existing = "replace") -> None:
     """Writes a whole file; see :func:`new_file`."""
     with new_file(path, existing=existing) as file:
         file.write(data)

@@ -1,6 +1,8 @@
 """The commands that draft a declaration from a data dictionary, and check it."""
 
+import errno
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -175,3 +177,23 @@ def test_a_declaration_without_a_public_size_is_noted(
         "note: No public size is declared, and none can be added later."
         in run("datasets", "create", str(dictionary)).stdout
     )
+
+
+@pytest.mark.parametrize(
+    "typed", [("datasets", "init", "dictionary.json"), ("ledger", "signer")]
+)
+def test_a_full_disk_leaves_no_part_of_a_file(
+    run: Run, dictionary: Path, monkeypatch: pytest.MonkeyPatch, typed: tuple[str, ...]
+) -> None:
+    folder = dictionary.parent
+    before = sorted(folder.iterdir())
+
+    def full(_descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        done = run(*typed, str(folder / "written"))
+    assert done.exit_code != 0
+    assert os.strerror(errno.ENOSPC) in done.stderr
+    assert sorted(folder.iterdir()) == before

@@ -92,6 +92,22 @@ def test_nothing_fits_where_nothing_is_left(unit: Accountant) -> None:
 
 
 @every_accountant
+@pytest.mark.parametrize("least", [1, 9, 64, 10**6])
+def test_an_amount_that_pays_for_no_job_fits_none(unit: Accountant, least: int) -> None:
+    """What fits costs at least the smallest price; where nothing fits, the first ε of
+    that price costs too much.
+    """
+    delta = delta_for(unit)
+    for remaining in range(max(least - 3, 0), least + 12):
+        fits = accountants.largest_that_fits(unit.NAME, remaining, delta, least=least)
+        if fits:
+            assert least <= unit.price(fits, delta) <= remaining
+        else:
+            first = max(unit.epsilon_of(least, delta), NANO)
+            assert unit.price(first, delta) > remaining
+
+
+@every_accountant
 @budgets
 def test_printed_epsilon_of_a_cap_is_the_owners(
     unit: Accountant, epsilon: Fraction

@@ -40,8 +40,8 @@ from grovekeeper_client.cli.output import SIMILAR_UNITS, Output, amount, last_us
 from grovekeeper_client.cli.written import Written, as_option
 from grovekeeper_client.errors import ApiProblem, Unreachable
 from grovekeeper_client.uploads import read_header
+from grovekeeper_common import durable_files
 from grovekeeper_common.declared_labels import labels_of, number_in_words
-from grovekeeper_common.durable_files import new_file
 from grovekeeper_common.json_types import JsonMapping, JsonObject
 from grovekeeper_common.limit_words import limit_in_words
 from grovekeeper_common.number_text import number_of
@@ -171,7 +171,7 @@ def init(
     output = call.output
     text = json.dumps(draft.declaration, indent=1, ensure_ascii=False) + "\n"
     if declaration is not None:
-        declaration.write_text(text, encoding="utf-8")
+        durable_files.write(declaration, text.encode("utf-8"))
     remarks = {name: list(map(vars, getattr(draft, name))) for name in _LISTS}
     output.answer({"declaration": draft.declaration, **remarks})
     if declaration is None:
@@ -669,8 +669,7 @@ def dummy(
 
 def _write_like(file: Path, declaration: JsonMapping) -> None:
     text = json.dumps(declaration, indent=1, ensure_ascii=False) + "\n"
-    with new_file(file, existing="refuse") as target:
-        target.write(text.encode("utf-8"))
+    durable_files.write(file, text.encode("utf-8"), existing="refuse")
 
 
 @app.command("delete")

@@ -1,6 +1,5 @@
 """Implements ``grovekeeper models`` and ``aliases``."""
 
-from pathlib import Path
 from typing import Annotated, TypeAlias
 
 import typer
@@ -10,12 +9,12 @@ from grovekeeper_client.cli.command import (
     DatasetArgument,
     Group,
     ModelArgument,
+    NewFile,
     ReceiptOption,
     Remote,
     WrongUse,
     YesOption,
     cell_of,
-    check_new,
     confirm,
     option,
 )
@@ -228,7 +227,7 @@ def delete(call: Remote, model_id: ModelArgument, yes: YesOption = False) -> Non
 def download(
     call: Remote,
     model_id: ModelArgument,
-    file: Annotated[Path, typer.Argument(help="Where to; must not exist.")],
+    file: NewFile,
     artifact_format: str = option(
         "safetensors or onnx.", "--format", default="safetensors"
     ),
@@ -239,7 +238,6 @@ def download(
     """Download a model. A safetensors file is compared with the digest on the model
     card.
     """
-    check_new(file)
     output = call.output
     with call.client() as client:
         expected = (

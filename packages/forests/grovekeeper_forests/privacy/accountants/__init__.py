@@ -87,17 +87,19 @@ class Amount:
 
 
 def largest_that_fits(
-    accountant: str, remaining: int, delta: Fraction | None
+    accountant: str, remaining: int, delta: Fraction | None, *, least: int = 1
 ) -> Fraction:
     """The largest multiple of 10⁻⁹ ε whose price at δ is at most ``remaining`` steps of
-    the unit; zero if none is.
+    the unit; zero if none is, or if this price is less than ``least``.
 
     It is the last multiple before the ε that the next larger amount implies.
     """
-    if remaining <= 0:
+    unit = by_name(accountant)
+    if remaining < least:
         return Fraction(0)
-    next_epsilon = by_name(accountant).epsilon_of(remaining + 1, delta)
-    return max(next_epsilon - Fraction(1, 10**EPSILON_PLACES), Fraction(0))
+    next_epsilon = unit.epsilon_of(remaining + 1, delta)
+    largest = next_epsilon - Fraction(1, 10**EPSILON_PLACES)
+    return largest if largest >= unit.epsilon_of(least, delta) else Fraction(0)
 
 
 def accepting(event: Event, *, adjacency: Adjacency) -> tuple[str, ...]:
