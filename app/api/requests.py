@@ -12,13 +12,13 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import lru_cache
+from functools import lru_cache, partial
 from inspect import iscoroutinefunction
 from time import monotonic
 from typing import Annotated, Any, TypeAlias, TypeVar, cast
 
 from anyio import to_thread
-from fastapi import Depends, Header, Query, Request, Response, Security
+from fastapi import APIRouter, Depends, Header, Query, Request, Response, Security
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
@@ -179,6 +179,10 @@ class BodyRoute(APIRoute):
                 return await handler(counted)
 
         return handle
+
+
+Router = partial(APIRouter, route_class=BodyRoute)
+"""Makes the routers of the API and the dashboard."""
 
 
 async def read_body(

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Annotated, Literal, get_args
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 from fastapi.responses import PlainTextResponse
 from pydantic import BaseModel
 
@@ -20,7 +20,7 @@ from app.api.pages.forms import Form, acts, checked, identity, typed, utc
 from app.api.pages.rendering import Visit, Visitor, as_file
 from app.api.pages.views import neighbours
 from app.api.pages.words import act_in_words
-from app.api.requests import BodyRoute, KeptHeads, Page, limited
+from app.api.requests import KeptHeads, Page, Router, limited
 from app.api.streams import exported
 from app.core import stamps
 from app.core.settings import GlobalRole
@@ -37,7 +37,7 @@ from app.wire.base import Reference
 from app.wire.keys import KeyIn, RotationIn
 from grovekeeper_forests import limits as forest_limits
 
-admin_pages = APIRouter(prefix="/ui/admin", route_class=BodyRoute)
+admin_pages = Router(prefix="/ui/admin")
 
 _MEANINGS: Mapping[GlobalRole, str] = {
     "owner": "declares datasets",
@@ -126,7 +126,7 @@ def rotate_key(visit: Visit, form: Form, key_id: str) -> Response:
     return visit.page("key_created", key=rotated)
 
 
-revocation_pages = APIRouter(prefix="/ui", route_class=BodyRoute)
+revocation_pages = Router(prefix="/ui")
 
 
 @revocation_pages.get("/datasets/{dataset}/grants/{key_id}/revoke")
@@ -169,7 +169,7 @@ def revoke_key(visit: Visit, form: Form, key_id: str) -> str:
     return "/ui/admin/keys"
 
 
-act_pages = APIRouter(prefix="/ui/acts", route_class=BodyRoute)
+act_pages = Router(prefix="/ui/acts")
 
 
 class ActFields(BaseModel):

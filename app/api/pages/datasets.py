@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Annotated, Any, Literal, TypeAlias, get_args
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 from pydantic import BaseModel, Field
 
 from app.access.grants import MANAGE_DATASET, TRAIN, Role
@@ -28,7 +28,7 @@ from app.api.pages.home_view import budget_row
 from app.api.pages.rendering import Visit, Visitor, if_permitted
 from app.api.pages.upload_view import Report, shown_report
 from app.api.pages.views import may_declare
-from app.api.requests import Body, BodyRoute, Page, checked_key, limited
+from app.api.requests import Body, Page, Router, checked_key, limited
 from app.api.streams import receive_upload
 from app.core import limits, stamps
 from app.core.errors import (
@@ -58,7 +58,7 @@ from app.wire.uploads import ErasureIn
 from grovekeeper_common.json_types import JsonObject
 from grovekeeper_forests.errors import GrovekeeperError
 
-list_pages = APIRouter(route_class=BodyRoute)
+list_pages = Router()
 
 
 _Name: TypeAlias = Annotated[str, Field(max_length=limits.MAX_DATASET_NAME_CHARS)]
@@ -98,7 +98,7 @@ def list_datasets(
     )
 
 
-detail_pages = APIRouter(prefix="/ui/datasets/{dataset}", route_class=BodyRoute)
+detail_pages = Router(prefix="/ui/datasets/{dataset}")
 
 _GRANTS = ["Key", "Role", "Since", "Given by", "Last use of key (UTC)"]
 """The columns of the table of grants, for readers who may not change them."""

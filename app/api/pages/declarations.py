@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from secrets import token_urlsafe
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 from fastapi.responses import RedirectResponse
 
 from app.access.grants import Role
@@ -19,7 +19,7 @@ from app.api.pages.declaration_view import review_of, shown_step
 from app.api.pages.forms import Form, checked, identity, number_in, read_form, typed
 from app.api.pages.rendering import Visit, Visitor
 from app.api.pages.words import field_problem, sentence
-from app.api.requests import BodyRoute, limited
+from app.api.requests import Router, limited
 from app.core import limits
 from app.core.errors import (
     AccountDiffers,
@@ -44,7 +44,7 @@ from grovekeeper_common.dictionaries import (
 from grovekeeper_common.json_types import JsonMapping, JsonObject
 from grovekeeper_forests.errors import GrovekeeperError, NotSupported
 
-declaration_pages = APIRouter(prefix="/ui/datasets/new", route_class=BodyRoute)
+declaration_pages = Router(prefix="/ui/datasets/new")
 
 STEPS = ("columns", "budget", "review")
 _TABLES = {

@@ -7,7 +7,7 @@ An evaluation measures one model, or chooses the best of several models for one 
 from functools import partial
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 from pydantic import Field
 
 from app.access.grants import TRAIN
@@ -17,7 +17,7 @@ from app.api.pages.forms import checked, number_in
 from app.api.pages.rendering import Visit, Visitor
 from app.api.pages.spending import SpendingFields, Text, quoted, sold, title_of
 from app.api.pages.statistics_view import GridLine
-from app.api.requests import BodyRoute
+from app.api.requests import Router
 from app.core import limits
 from app.core.errors import NotFound
 from app.registry.models import ModelFilter
@@ -43,7 +43,7 @@ from grovekeeper_common.number_words import (
     share_in_words,
 )
 
-evaluation_pages = APIRouter(prefix="/ui", route_class=BodyRoute)
+evaluation_pages = Router(prefix="/ui")
 
 
 class RowsToRead(SpendingFields):
@@ -190,7 +190,7 @@ def _rows_to_read(
         return visit.refused(unknown, visit.sent), shown_dataset(visit, trained_on)
 
 
-selection_pages = APIRouter(prefix="/ui/datasets", route_class=BodyRoute)
+selection_pages = Router(prefix="/ui/datasets")
 
 
 class SelectionFields(RowsToRead):

@@ -1,15 +1,15 @@
 """Serves the first page: what needs the caller, what ran, and which budgets end first."""
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 from fastapi.responses import RedirectResponse
 
 from app.api.pages.home_view import budget_row, needs_of
 from app.api.pages.rendering import Visitor
 from app.api.pages.views import may_declare
-from app.api.requests import BodyRoute
+from app.api.requests import Router
 from app.services import attention
 
-home_pages = APIRouter(route_class=BodyRoute)
+home_pages = Router()
 
 
 @home_pages.get("/")

@@ -5,13 +5,13 @@ wait for an owner.
 from collections.abc import Mapping
 from typing import Literal, get_args
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 
 from app.api.pages import words
 from app.api.pages.dataset_view import Tab, tabs_of
 from app.api.pages.forms import Form, acts, checked, typed
 from app.api.pages.rendering import Visit, Visitor
-from app.api.requests import BodyRoute, KeyFilter, NameFilter, Page
+from app.api.requests import KeyFilter, NameFilter, Page, Router
 from app.api.streams import job_events
 from app.jobs.queue import JobFilter
 from app.jobs.states import JobState
@@ -24,7 +24,7 @@ from app.wire.jobs import JobKind
 from app.wire.jobs import JobState as JobStateName
 from grovekeeper_common.job_words import HOLDS
 
-job_pages = APIRouter(prefix="/ui/jobs", route_class=BodyRoute)
+job_pages = Router(prefix="/ui/jobs")
 
 
 @job_pages.get("")
@@ -113,7 +113,7 @@ async def watch_job(visit: Visitor, job_id: str) -> Response:
     )
 
 
-approval_pages = APIRouter(prefix="/ui/approvals", route_class=BodyRoute)
+approval_pages = Router(prefix="/ui/approvals")
 
 
 @approval_pages.get("")

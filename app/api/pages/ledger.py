@@ -6,7 +6,7 @@ import json
 from decimal import Decimal
 from typing import Annotated, Literal, get_args
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 from fastapi.responses import PlainTextResponse
 from pydantic import BaseModel, Field
 
@@ -18,7 +18,7 @@ from app.api.pages.forms import Form, acts, checked, identity, typed
 from app.api.pages.ledger_view import details_of, entry_table
 from app.api.pages.rendering import Visit, Visitor, as_file, if_permitted
 from app.api.pages.views import neighbours
-from app.api.requests import BodyRoute, KeptHeads, Page, limited
+from app.api.requests import KeptHeads, Page, Router, limited
 from app.api.streams import exported
 from app.core import limits
 from app.core.errors import InvalidRequest, RoleMissing
@@ -32,7 +32,7 @@ from app.services.pagination import PageRequest
 from app.wire.base import Reference
 from app.wire.ledger import AccountEntryKind, CapIn, SpentBy
 
-ledger_pages = APIRouter(prefix="/ui/ledger", route_class=BodyRoute)
+ledger_pages = Router(prefix="/ui/ledger")
 
 _KINDS = {
     "dataset": ("open", "load", "reserve", "charge", "void", "expire", "cap", "state"),

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 from pydantic import BaseModel, Field
 
 from app.access.grants import NAME_MODEL, TAKE_MODEL, TRAIN
@@ -30,7 +30,7 @@ from app.api.pages.model_view import (
 from app.api.pages.rendering import Visit, Visitor, if_permitted
 from app.api.pages.views import ShownProblem, WrongField
 from app.api.pages.words import sentence
-from app.api.requests import BodyRoute, NameFilter, Page
+from app.api.requests import NameFilter, Page, Router
 from app.api.streams import model_file
 from app.core import limits
 from app.core.errors import InvalidRequest
@@ -50,7 +50,7 @@ from grovekeeper_common.text_cells import CellReader, WrongCell
 from grovekeeper_forests import limits as forest_limits
 from grovekeeper_forests.errors import ParameterInvalid
 
-model_pages = APIRouter(prefix="/ui/models", route_class=BodyRoute)
+model_pages = Router(prefix="/ui/models")
 _FIELD = "feature."
 _COLUMNS = [
     "Compare",

@@ -2,18 +2,18 @@
 from the members of one.
 """
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 
 from app.api.pages.forms import Form, acts, checked, identity, typed
 from app.api.pages.rendering import Visit, Visitor
 from app.api.pages.views import may_declare
-from app.api.requests import BodyRoute, Page
+from app.api.requests import Page, Router
 from app.services import populations
 from app.services.datasets import unit_erasure
 from app.services.pagination import PageRequest
 from app.wire.populations import PersonErasureIn, PopulationIn
 
-population_pages = APIRouter(prefix="/ui/populations", route_class=BodyRoute)
+population_pages = Router(prefix="/ui/populations")
 
 
 @population_pages.get("")

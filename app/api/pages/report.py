@@ -5,13 +5,13 @@ after the questions of NIST SP 800-226.
 from datetime import date
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 
 from app.api.capacity import Work
 from app.api.pages.ledger import account_unit
 from app.api.pages.rendering import Visit, Visitor
 from app.api.pages.words import act_in_words
-from app.api.requests import BodyRoute, KeptHeads, limited
+from app.api.requests import KeptHeads, Router, limited
 from app.core import limits, stamps
 from app.ledger.tables import EntryKind
 from app.services import keys, populations
@@ -21,7 +21,7 @@ from app.services.ledger.evidence import show_deployment, verify_ledger
 from app.services.ledger.history import Search
 from app.services.pagination import PageRequest
 
-report_pages = APIRouter(prefix="/ui/ledger", route_class=BodyRoute)
+report_pages = Router(prefix="/ui/ledger")
 
 _CHANGES = {
     "dataset": (EntryKind.OPEN, EntryKind.LOAD, EntryKind.CAP),

@@ -5,7 +5,7 @@ pages.
 from pathlib import Path
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 from fastapi.responses import PlainTextResponse, RedirectResponse
 
 from app.api import authentication
@@ -29,13 +29,13 @@ from app.api.pages import (
 )
 from app.api.pages.forms import read_form
 from app.api.pages.rendering import as_file, rendered
-from app.api.requests import BodyRoute, KeptHeads
+from app.api.requests import KeptHeads, Router
 from app.core import limits
 from app.core.errors import NotFound, Unauthenticated
 from app.services.authorization import authenticate
 from app.services.ledger.evidence import show_signer
 
-shared_pages = APIRouter(route_class=BodyRoute)
+shared_pages = Router()
 
 _ASSETS = Path(__file__).with_name("assets")
 _STYLE = FixedAnswer.of((_ASSETS / "style.css").read_bytes(), "text/css")

@@ -20,7 +20,7 @@ from app.api.pages.dataset_view import shown_dataset
 from app.api.pages.datasets import population_of
 from app.api.pages.forms import Form, acts, checked, identity
 from app.api.pages.rendering import Visit, Visitor
-from app.api.requests import BodyRoute
+from app.api.requests import Router
 from app.core import json_text, limits
 from app.core.errors import (
     DatasetDeleted,
@@ -312,7 +312,7 @@ def title_of(plan: AccountPlanOut, what: str) -> str:
     return f"{what} at ε = {plan.price.epsilon}{label} on {plan.dataset_name}{cells}"
 
 
-training_pages = APIRouter(prefix="/ui/datasets", route_class=BodyRoute)
+training_pages = Router(prefix="/ui/datasets")
 
 
 class TrainingFields(SpendingFields):

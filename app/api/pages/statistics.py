@@ -5,7 +5,7 @@ and submit one table or a profile, and the released numbers.
 from collections.abc import Callable, Sequence
 from typing import Annotated, TypeAlias, TypeVar
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 from pydantic import Field
 
 from app.access.grants import SEE_LEDGER
@@ -23,7 +23,7 @@ from app.api.pages.statistics_view import (
     shown_table,
     summary_row,
 )
-from app.api.requests import BodyRoute, Page
+from app.api.requests import Page, Router
 from app.core import limits
 from app.core.errors import InvalidRequest
 from app.services.authorization import has_role
@@ -47,7 +47,7 @@ from grovekeeper_forests import limits as forest_limits
 from grovekeeper_forests.releases.names import PROFILE, STATISTICS
 from grovekeeper_forests.releases.profile.price import BINS
 
-statistics_pages = APIRouter(prefix="/ui", route_class=BodyRoute)
+statistics_pages = Router(prefix="/ui")
 
 
 @statistics_pages.get("/datasets/{dataset}/statistics")

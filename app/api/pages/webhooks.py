@@ -2,18 +2,16 @@
 
 from dataclasses import dataclass
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 
 from app.api.pages.datasets import of_every_tab
 from app.api.pages.forms import Form, acts
 from app.api.pages.rendering import Visit, Visitor, if_permitted
-from app.api.requests import BodyRoute
+from app.api.requests import Router
 from app.services import webhooks
 from app.wire.webhooks import DeliveryOut, WebhookOut
 
-webhook_pages = APIRouter(
-    prefix="/ui/datasets/{dataset}/webhooks", route_class=BodyRoute
-)
+webhook_pages = Router(prefix="/ui/datasets/{dataset}/webhooks")
 
 
 @dataclass(frozen=True)

@@ -2,19 +2,19 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from fastapi.responses import PlainTextResponse, StreamingResponse
 
 from app.api.capacity import Work
 from app.api.problems import documented
-from app.api.requests import BodyRoute, By, KeptHeads, Page, limited
+from app.api.requests import By, KeptHeads, Page, Router, limited
 from app.api.streams import exported
 from app.core.errors import NotFound, RoleMissing
 from app.services.ledger import audit
 from app.wire.acts import ActList
 from app.wire.base import Reference
 
-audit_routes = APIRouter(prefix="/audit", tags=["audit"], route_class=BodyRoute)
+audit_routes = Router(prefix="/audit", tags=["audit"])
 
 
 @audit_routes.get("", responses=documented(RoleMissing, NotFound))

@@ -2,17 +2,15 @@
 
 from typing import Annotated, TypeAlias
 
-from fastapi import APIRouter, Path, Response
+from fastapi import Path, Response
 
 from app.api.problems import JSON_BODY, documented
-from app.api.requests import BodyRoute, By, Page, Precondition, with_etag
+from app.api.requests import By, Page, Precondition, Router, with_etag
 from app.core.errors import ChangedMeanwhile, InvalidRequest, NotFound, RoleMissing
 from app.services import models
 from app.wire.aliases import AliasHistory, AliasIn, AliasList, AliasName, AliasOut
 
-alias_routes = APIRouter(
-    prefix="/datasets/{dataset}/aliases", tags=["models"], route_class=BodyRoute
-)
+alias_routes = Router(prefix="/datasets/{dataset}/aliases", tags=["models"])
 
 
 _Alias: TypeAlias = Annotated[AliasName, Path()]

@@ -1,9 +1,7 @@
 """Defines the routes of approvals."""
 
-from fastapi import APIRouter
-
 from app.api.problems import JSON_BODY, documented
-from app.api.requests import BodyRoute, By, Page
+from app.api.requests import By, Page, Router
 from app.core.errors import (
     BalanceMismatch,
     NotFound,
@@ -15,9 +13,7 @@ from app.core.errors import (
 from app.services import dataset_rules
 from app.wire.approvals import ApprovalList, ApprovalOut, DecisionIn
 
-approval_routes = APIRouter(
-    prefix="/approvals", tags=["approvals"], route_class=BodyRoute
-)
+approval_routes = Router(prefix="/approvals", tags=["approvals"])
 
 
 @approval_routes.get("", responses=documented())

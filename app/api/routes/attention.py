@@ -1,14 +1,12 @@
 """Defines the route of ``/attention``."""
 
-from fastapi import APIRouter
-
 from app.api.problems import documented
-from app.api.requests import BodyRoute, By
+from app.api.requests import By, Router
 from app.core.errors import BalanceMismatch
 from app.services import attention
 from app.wire.attention import AttentionOut
 
-attention_routes = APIRouter(tags=["approvals"], route_class=BodyRoute)
+attention_routes = Router(tags=["approvals"])
 
 
 @attention_routes.get("/attention", responses=documented(BalanceMismatch))

@@ -2,18 +2,18 @@
 
 import json
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 
 from app.access.grants import Role
 from app.api.problems import JSON_BODY, REPEATABLE, documented
 from app.api.requests import (
     Body,
-    BodyRoute,
     By,
     NameFilter,
     OptionalIdempotency,
     Page,
     Precondition,
+    Router,
     limited,
     sent,
     with_etag,
@@ -42,12 +42,10 @@ from app.wire.datasets import (
 from app.wire.grants import GrantedRole
 from grovekeeper_common.json_types import JsonObject
 
-dataset_routes = APIRouter(prefix="/datasets", tags=["datasets"], route_class=BodyRoute)
+dataset_routes = Router(prefix="/datasets", tags=["datasets"])
 
 
-declaration_routes = APIRouter(
-    prefix="/declarations", tags=["datasets"], route_class=BodyRoute
-)
+declaration_routes = Router(prefix="/declarations", tags=["datasets"])
 
 
 _DECLARING = (

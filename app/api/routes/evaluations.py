@@ -1,10 +1,10 @@
 """Defines the routes of evaluations, of one model and of several."""
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 
 from app.api.capacity import Work
 from app.api.problems import QUOTED, SPENDING, documented
-from app.api.requests import BodyRoute, By, Idempotency, Page, limited, sent
+from app.api.requests import By, Idempotency, Page, Router, limited, sent
 from app.core.errors import NoRowsYet, NotFound, RoleMissing
 from app.services.releases import evaluations
 from app.services.releases.evaluations import EvaluationRequest
@@ -18,7 +18,7 @@ from app.wire.evaluations import (
 )
 from app.wire.jobs import TrainOut
 
-evaluation_routes = APIRouter(tags=["evaluations"], route_class=BodyRoute)
+evaluation_routes = Router(tags=["evaluations"])
 
 
 _QUOTED = documented(*QUOTED)

@@ -3,18 +3,18 @@
 from typing import Annotated
 
 import yaml
-from fastapi import APIRouter, Depends, Header, Response
+from fastapi import Depends, Header, Response
 from fastapi.responses import PlainTextResponse
 
 from app.api.problems import documented
-from app.api.requests import BodyRoute, By, Caller, KeptHeads
+from app.api.requests import By, Caller, KeptHeads, Router
 from app.api.routes.ledger import Count
 from app.core.errors import InvalidRequest, NotFound, RoleMissing
 from app.services.ledger import evidence
 from app.services.ledger.evidence import ProofRequest
 from app.wire.evidence import ConsistencyOut, DeploymentOut, InclusionOut, SignerOut
 
-evidence_routes = APIRouter(tags=["ledger"], route_class=BodyRoute)
+evidence_routes = Router(tags=["ledger"])
 
 
 _YAML = "application/yaml"

@@ -1,14 +1,12 @@
 """Defines the routes of the grants of a dataset."""
 
-from fastapi import APIRouter
-
 from app.api.problems import JSON_BODY, documented
-from app.api.requests import BodyRoute, By, Page
+from app.api.requests import By, Page, Router
 from app.core.errors import LastOwner, NotFound, RoleMissing
 from app.services import keys
 from app.wire.grants import GrantIn, GrantList, GrantOut
 
-grant_routes = APIRouter(prefix="/datasets", tags=["datasets"], route_class=BodyRoute)
+grant_routes = Router(prefix="/datasets", tags=["datasets"])
 
 
 @grant_routes.get("/{dataset}/grants", responses=documented(NotFound, RoleMissing))

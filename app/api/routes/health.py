@@ -8,7 +8,7 @@ from app.access.grants import Role
 from app.api.authentication import Readiness
 from app.api.metrics import MEDIA_TYPE, Metrics
 from app.api.problems import documented
-from app.api.requests import BodyRoute, Caller
+from app.api.requests import Caller, Router
 from app.core.errors import NotWritable, RoleMissing, Unavailable
 from app.wire.base import Answer
 
@@ -38,7 +38,7 @@ async def check_readiness(request: Request) -> Health:
     return Health(status="ok")
 
 
-metric_routes = APIRouter(tags=["health"], route_class=BodyRoute)
+metric_routes = Router(tags=["health"])
 
 
 @metric_routes.get(

@@ -2,11 +2,11 @@
 
 from importlib.metadata import version
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 
 from app.api.authentication import Readiness
 from app.api.problems import JSON_BODY, documented
-from app.api.requests import BodyRoute, By, Caller
+from app.api.requests import By, Caller, Router
 from app.core.errors import NotFound, NotWritable, RoleMissing, Unavailable
 from app.services import inference
 from app.services.inference import versioned_model
@@ -20,7 +20,7 @@ from app.wire.inference import (
 )
 from grovekeeper_common.json_types import JsonObject
 
-inference_routes = APIRouter(prefix="/v2", tags=["inference"], route_class=BodyRoute)
+inference_routes = Router(prefix="/v2", tags=["inference"])
 
 
 _BINARY = "application/octet-stream"

@@ -1,15 +1,15 @@
 """Defines the routes of access keys."""
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 
 from app.access.grants import Role
 from app.api.problems import JSON_BODY, documented
-from app.api.requests import SHOWS_SECRET, BodyRoute, By, Page, limited
+from app.api.requests import SHOWS_SECRET, By, Page, Router, limited
 from app.core.errors import NotFound, RoleMissing
 from app.services import keys
 from app.wire.keys import KeyCreated, KeyIn, KeyList, RotationIn
 
-key_routes = APIRouter(prefix="/keys", tags=["keys"], route_class=BodyRoute)
+key_routes = Router(prefix="/keys", tags=["keys"])
 
 
 @key_routes.post(

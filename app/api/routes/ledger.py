@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Annotated, Literal, TypeAlias
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import Depends, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from app.api.capacity import Work
 from app.api.problems import JSON_BODY, REPEATABLE, documented
-from app.api.requests import BodyRoute, By, OptionalIdempotency, Page, limited, sent
+from app.api.requests import By, OptionalIdempotency, Page, Router, limited, sent
 from app.api.streams import exported
 from app.core import json_text, limits
 from app.core.errors import (
@@ -35,7 +35,7 @@ from app.wire.ledger import (
 )
 from grovekeeper_common.json_types import JsonObject
 
-ledger_routes = APIRouter(prefix="/ledger", tags=["ledger"], route_class=BodyRoute)
+ledger_routes = Router(prefix="/ledger", tags=["ledger"])
 
 
 _Id: TypeAlias = Annotated[str | None, Query(max_length=limits.MAX_REFERENCE_CHARS)]

@@ -2,10 +2,10 @@
 
 from typing import Annotated, Literal, TypeAlias
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import Path, Query, Request, Response
 
 from app.api.problems import JSON_BODY, documented
-from app.api.requests import BodyRoute, By, Caller, NameFilter, Page
+from app.api.requests import By, Caller, NameFilter, Page, Router
 from app.api.streams import model_file
 from app.core import limits
 from app.core.errors import InvalidRequest, ModelHasAlias, NotFound, RoleMissing
@@ -24,7 +24,7 @@ from grovekeeper_common.json_types import JsonObject
 from grovekeeper_forests import limits as forest_limits
 from grovekeeper_forests.errors import NotSupported
 
-model_routes = APIRouter(prefix="/models", tags=["models"], route_class=BodyRoute)
+model_routes = Router(prefix="/models", tags=["models"])
 
 
 _TABLE = {"schema": {"type": "string", "format": "binary"}}

@@ -1,15 +1,15 @@
 """Defines the routes of populations; their ledgers are under ``/ledger/{account}``."""
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 
 from app.access.grants import Role
 from app.api.problems import JSON_BODY, REPEATABLE, documented
 from app.api.requests import (
     Body,
-    BodyRoute,
     By,
     OptionalIdempotency,
     Page,
+    Router,
     limited,
     sent,
 )
@@ -35,9 +35,7 @@ from app.wire.populations import (
 )
 from grovekeeper_forests.errors import NotSupported
 
-membership_routes = APIRouter(
-    prefix="/datasets", tags=["datasets"], route_class=BodyRoute
-)
+membership_routes = Router(prefix="/datasets", tags=["datasets"])
 
 
 @membership_routes.put(
@@ -58,9 +56,7 @@ def join_population(by: By, dataset: str, body: JoinIn) -> DatasetOut:
     return membership.join_population(*by, dataset, population=body.population)
 
 
-population_routes = APIRouter(
-    prefix="/populations", tags=["populations"], route_class=BodyRoute
-)
+population_routes = Router(prefix="/populations", tags=["populations"])
 
 
 @population_routes.post(

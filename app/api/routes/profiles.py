@@ -1,10 +1,10 @@
 """Defines the routes of profiles."""
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 
 from app.api.capacity import Work
 from app.api.problems import QUOTED, SPENDING, documented
-from app.api.requests import BodyRoute, By, Idempotency, Page, limited, sent
+from app.api.requests import By, Idempotency, Page, Router, limited, sent
 from app.core.errors import NoRowsYet, NotFound, RoleMissing
 from app.services.releases import profiles
 from app.services.releases.profiles import ProfileRequest
@@ -12,7 +12,7 @@ from app.services.releases.requests import quote, submit
 from app.wire.jobs import TrainOut
 from app.wire.profiles import ProfileIn, ProfileList, ProfileOut, ProfileQuoteOut
 
-profile_routes = APIRouter(tags=["profiles"], route_class=BodyRoute)
+profile_routes = Router(tags=["profiles"])
 
 
 @profile_routes.post(

@@ -1,9 +1,9 @@
 """Defines the routes of external charges."""
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 
 from app.api.problems import QUOTED, SPENDING, documented
-from app.api.requests import BodyRoute, By, Idempotency, Page, sent
+from app.api.requests import By, Idempotency, Page, Router, sent
 from app.core.errors import NeedsApproval, NotFound, RoleMissing
 from app.services.ledger import external
 from app.wire.reservations import (
@@ -14,9 +14,7 @@ from app.wire.reservations import (
 )
 from grovekeeper_forests.errors import AccountantMismatch
 
-reservation_routes = APIRouter(
-    prefix="/ledger/{dataset}", tags=["ledger"], route_class=BodyRoute
-)
+reservation_routes = Router(prefix="/ledger/{dataset}", tags=["ledger"])
 
 
 @reservation_routes.post("/quotes", responses=documented(*QUOTED, AccountantMismatch))

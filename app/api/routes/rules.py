@@ -1,9 +1,9 @@
 """Defines the routes of the rules of a dataset."""
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 
 from app.api.problems import JSON_BODY, documented
-from app.api.requests import BodyRoute, By, Precondition, with_etag
+from app.api.requests import By, Precondition, Router, with_etag
 from app.core.errors import (
     ChangedMeanwhile,
     DatasetDeleted,
@@ -14,7 +14,7 @@ from app.core.errors import (
 from app.services import dataset_rules
 from app.wire.rules import RulesIn, RulesOut
 
-rule_routes = APIRouter(prefix="/datasets", tags=["datasets"], route_class=BodyRoute)
+rule_routes = Router(prefix="/datasets", tags=["datasets"])
 
 
 @rule_routes.get("/{dataset}/rules", responses=documented(NotFound, RoleMissing))

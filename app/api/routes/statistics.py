@@ -2,11 +2,11 @@
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 
 from app.api.capacity import Work
 from app.api.problems import QUOTED, SPENDING, documented
-from app.api.requests import BodyRoute, By, Idempotency, Page, limited, sent
+from app.api.requests import By, Idempotency, Page, Router, limited, sent
 from app.core.errors import NoRowsYet, NotFound, RoleMissing
 from app.services.predict import PredictionForm
 from app.services.releases import statistics, statistics_files
@@ -20,7 +20,7 @@ from app.wire.statistics import (
     StatisticsQuoteOut,
 )
 
-statistics_routes = APIRouter(tags=["statistics"], route_class=BodyRoute)
+statistics_routes = Router(tags=["statistics"])
 
 
 @statistics_routes.post(

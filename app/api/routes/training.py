@@ -2,19 +2,19 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Depends, Request, Response
 from fastapi.responses import StreamingResponse
 
 from app.api.capacity import Work
 from app.api.problems import QUOTED, SPENDING, documented
 from app.api.requests import (
-    BodyRoute,
     By,
     Caller,
     Idempotency,
     KeyFilter,
     NameFilter,
     Page,
+    Router,
     limited,
     sent,
 )
@@ -40,7 +40,7 @@ from grovekeeper_forests.errors import (
     NotSupported,
 )
 
-training_routes = APIRouter(tags=["training"], route_class=BodyRoute)
+training_routes = Router(tags=["training"])
 
 
 @training_routes.get("/algorithms", responses=documented())

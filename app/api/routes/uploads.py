@@ -4,17 +4,17 @@ from dataclasses import replace
 from email.message import Message
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi import Depends, Header, Query, Request, Response
 
 from app.api.problems import JSON_BODY, REPEATABLE, documented
 from app.api.requests import (
     CHARSETS,
     Body,
-    BodyRoute,
     By,
     Caller,
     NameFilter,
     Page,
+    Router,
     checked_key,
     limited,
     sent,
@@ -46,7 +46,7 @@ from app.wire.uploads import (
 )
 from grovekeeper_common.json_types import JsonObject
 
-upload_routes = APIRouter(prefix="/datasets", tags=["datasets"], route_class=BodyRoute)
+upload_routes = Router(prefix="/datasets", tags=["datasets"])
 
 
 _ACCEPTED = [

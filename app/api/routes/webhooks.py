@@ -1,9 +1,9 @@
 """Defines the routes of the webhooks of a dataset."""
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from app.api.problems import JSON_BODY, documented
-from app.api.requests import SHOWS_SECRET, BodyRoute, By
+from app.api.requests import SHOWS_SECRET, By, Router
 from app.core.errors import DatasetDeleted, NotFound, RoleMissing, TooLarge
 from app.services import webhooks
 from app.wire.webhooks import (
@@ -14,9 +14,7 @@ from app.wire.webhooks import (
     WebhookWithSecret,
 )
 
-webhook_routes = APIRouter(
-    prefix="/datasets/{dataset}/webhooks", tags=["datasets"], route_class=BodyRoute
-)
+webhook_routes = Router(prefix="/datasets/{dataset}/webhooks", tags=["datasets"])
 
 
 @webhook_routes.post(

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from fastapi import APIRouter, Response
+from fastapi import Response
 from sqlalchemy.orm import Session
 
 from app.access.grants import Principal
-from app.api.requests import BodyRoute, By, Idempotency, sent
+from app.api.requests import By, Idempotency, Router, sent
 from app.jobs.tables import JobRow
 from app.services.installation import Installation
 from app.services.jobs.task import JobTask
@@ -104,7 +104,7 @@ class CountKind(ReleaseKind):
         return {**task.metadata, "event": task.work["plan"]["event"], "count": count}
 
 
-routes = APIRouter(route_class=BodyRoute)
+routes = Router()
 
 
 @routes.post("/datasets/{dataset}/counts/quote")

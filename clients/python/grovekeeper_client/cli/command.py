@@ -709,21 +709,15 @@ def exists_already(file: Path) -> WrongUse:
     return WrongUse(f"{file} exists already; name another file")
 
 
-def check_new(file: Path | None) -> Path | None:
+def check_new(file: Path | None) -> None:
     """Checks that a download overwrites no file; without a file, nothing is written.
-    Returns the file.
 
     Raises:
         WrongUse: the file exists, or its folder does not.
     """
-    if file is not None and os.path.lexists(file):
+    if file is None:
+        return
+    if os.path.lexists(file):
         raise exists_already(file)
-    if file is not None and not file.parent.is_dir():
+    if not file.parent.is_dir():
         raise WrongUse(f"{file.parent} is not a folder")
-    return file
-
-
-NewFile = Annotated[
-    Path,
-    typer.Argument(help="File to write; must not exist.", callback=check_new),
-]

@@ -20,7 +20,6 @@ from grovekeeper_client.cli.command import (
     Client,
     DatasetArgument,
     Group,
-    NewFile,
     Plain,
     Remote,
     ScopeOption,
@@ -314,12 +313,13 @@ def _group(group: JsonMapping, by: str) -> str:
 def export(
     call: Remote,
     account: AccountArgument,
-    file: NewFile,
+    file: Annotated[Path, typer.Argument(help="File to write; must not exist.")],
     export_format: str | None = option(
         "jsonl, which can be verified, or csv; default: the file's ending.", "--format"
     ),
 ) -> None:
     """Write the whole history of an account to a file."""
+    check_new(file)
     export_format = export_format or (
         "csv" if file.suffix.lower() == ".csv" else "jsonl"
     )
@@ -486,19 +486,15 @@ def _member_cells(member: JsonObject | None) -> list[Any]:
     return [None, None] if member is None else [member["dataset"], member["sequence"]]
 
 
-NewFileOrNone = Annotated[
-    Path | None,
-    typer.Argument(
-        help="File to write; must not exist. Default: print.", callback=check_new
-    ),
+NewFile = Annotated[
+    Path | None, typer.Argument(help="File to write; must not exist. Default: print.")
 ]
 
 
 @app.command("checkpoint")
-def checkpoint(
-    call: Remote, account: AccountArgument, file: NewFileOrNone = None
-) -> None:
+def checkpoint(call: Remote, account: AccountArgument, file: NewFile = None) -> None:
     """Download the signed head of an account's log, to check later exports against."""
+    check_new(file)
     with call.client() as client:
         note = client.checkpoint(account)
     give(call.output, note, file=file, as_json={"account": account, "checkpoint": note})
@@ -514,7 +510,7 @@ def checkpoint(
 def deployment(
     call: Remote,
     account: AccountArgument,
-    file: NewFileOrNone = None,
+    file: NewFile = None,
     owner: Path | None = option(
         "What only you know, as a part of the record: YAML or JSON."
     ),
@@ -524,6 +520,7 @@ def deployment(
 
     The service fills in what it knows and stores nothing of --owner.
     """
+    check_new(file)
     with call.client() as client:
         answer = client.deployment(account)
     complete(answer, {} if owner is None else _read_part(owner))
@@ -595,7 +592,7 @@ def _read_part(file: Path) -> JsonObject:
 def proof(
     call: Remote,
     account: AccountArgument,
-    file: NewFileOrNone = None,
+    file: NewFile = None,
     sequence: int | None = option("Prove that this entry is in the log.", min=1),
     from_size: int | None = option(
         "Prove that the log only grew since this size.", min=1
@@ -603,6 +600,7 @@ def proof(
     size: int | None = option("Size of the checkpoint; default the newest.", min=1),
 ) -> None:
     """Download a proof of inclusion (--sequence) or of consistency (--from-size)."""
+    check_new(file)
     with call.client() as client:
         if sequence is not None and from_size is None:
             answer = client.inclusion(account, sequence, size=size)
@@ -628,8 +626,9 @@ def proof(
 
 
 @app.command("signer")
-def signer(call: Remote, file: NewFileOrNone = None) -> None:
+def signer(call: Remote, file: NewFile = None) -> None:
     """Download the public key that checkpoints are checked with."""
+    check_new(file)
     with call.client() as client:
         answer = client.signer()
     give(call.output, answer["public_key"], file=file, as_json=answer)
@@ -717,9 +716,10 @@ def list_acts(
 @act_commands.command("export")
 def export_acts(
     call: Remote,
-    file: NewFile,
+    file: Annotated[Path, typer.Argument(help="File to write; must not exist.")],
 ) -> None:
     """Download every administrative act, for `grovekeeper verify`."""
+    check_new(file)
     with call.client() as client:
         digest = client.export_acts(file)
     call.output.answer({"file": str(file), "sha256": digest})
@@ -728,10 +728,11 @@ def export_acts(
 
 
 @act_commands.command("checkpoint")
-def checkpoint_of_acts(call: Remote, file: NewFileOrNone = None) -> None:
+def checkpoint_of_acts(call: Remote, file: NewFile = None) -> None:
     """Download the signed head of the administrative acts, to check later exports
     against.
     """
+    check_new(file)
     with call.client() as client:
         note = client.checkpoint_of_acts()
     give(call.output, note, file=file, as_json={"log": "control", "checkpoint": note})

@@ -1,5 +1,6 @@
 """Implements ``grovekeeper models`` and ``aliases``."""
 
+from pathlib import Path
 from typing import Annotated, TypeAlias
 
 import typer
@@ -9,12 +10,12 @@ from grovekeeper_client.cli.command import (
     DatasetArgument,
     Group,
     ModelArgument,
-    NewFile,
     ReceiptOption,
     Remote,
     WrongUse,
     YesOption,
     cell_of,
+    check_new,
     confirm,
     option,
 )
@@ -227,7 +228,7 @@ def delete(call: Remote, model_id: ModelArgument, yes: YesOption = False) -> Non
 def download(
     call: Remote,
     model_id: ModelArgument,
-    file: NewFile,
+    file: Annotated[Path, typer.Argument(help="Where to; must not exist.")],
     artifact_format: str = option(
         "safetensors or onnx.", "--format", default="safetensors"
     ),
@@ -238,6 +239,7 @@ def download(
     """Download a model. A safetensors file is compared with the digest on the model
     card.
     """
+    check_new(file)
     output = call.output
     with call.client() as client:
         expected = (
