@@ -19,7 +19,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import TypeAlias
 
-from sqlalchemy import Select, delete, select
+from sqlalchemy import Select, delete, or_, select
 from sqlalchemy.orm import Session
 
 from app.access.tables import GrantRow, KeyRow, is_working

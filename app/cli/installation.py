@@ -30,7 +30,7 @@ from app.core.settings import PREFIX, SETTINGS, Settings, unknown_variables
 from app.db import revisions
 from app.db.database import Database, parse_url
 from grovekeeper_client.cli import problems
-from grovekeeper_client.cli.command import Plain, WrongUse, option
+from grovekeeper_client.cli.command import Plain, WrongUse, argument, option
 from grovekeeper_client.cli.problems import ExitCode
 
 db = Group("Upgrade the database of the installation, and change its keys.")
@@ -269,8 +269,8 @@ def move(
     call: HomeOptions,
     old: Annotated[
         str,
-        typer.Argument(
-            help="File of the old SQLite database, or name of the old PostgreSQL database."
+        argument(
+            "File of the old SQLite database, or name of the old PostgreSQL database."
         ),
     ],
     migration_url: MigrationUrl = None,
@@ -357,7 +357,7 @@ def openapi(_call: Plain) -> None:
 @command
 def backup(
     call: HomeOptions,
-    folder: Annotated[Path, typer.Argument(help="Folder to make; must not exist.")],
+    folder: Annotated[Path, argument("Folder to make; must not exist.")],
 ) -> None:
     """Write database, rows and artifacts to a folder, while the service runs. Keys and
     heads are left out.
@@ -384,9 +384,7 @@ def backup(
 @command
 def restore(
     call: HomeOptions,
-    folder: Annotated[
-        Path, typer.Argument(help="Folder that `grovekeeper backup` made.")
-    ],
+    folder: Annotated[Path, argument("Folder that `grovekeeper backup` made.")],
     migration_url: MigrationUrl = None,
     accept_loss: bool = option(
         "Restore without the newest entries; close their accounts for ever.",

@@ -236,7 +236,11 @@ def shown_table(table: StatisticsTableOut) -> ShownTable:
     if table.resolution is not None and table.rank_error is not None:
         span = "Selected from"
         error = statistic_words.error_of_quantiles(
-            table.table["column"], len(table.rows), table.resolution, table.rank_error
+            table.table["column"],
+            len(table.rows),
+            table.resolution,
+            table.rank_error,
+            table.unit,
         )
     return ShownTable(
         title=f"{title[:1].upper()}{title[1:]}",

@@ -28,7 +28,7 @@ def key_of(environ: Mapping[str, str]) -> str:
             shows no key.
     """
     key = environ.get(_KEY, "").strip()
-    file = environ.get(_KEY_FILE)
+    file = environ.get(_KEY_FILE, "").strip()
     if key and file:
         raise ValueError(f"set {_KEY} or {_KEY_FILE}, not both")
     if key:
@@ -47,13 +47,14 @@ def source_of_key(environ: Mapping[str, str]) -> str:
     if environ.get(_KEY, "").strip():
         return _KEY
     home = home_of(environ) or Path()
-    return environ.get(_KEY_FILE) or str(home / ADMIN_KEY_FILE)
+    return environ.get(_KEY_FILE, "").strip() or str(home / ADMIN_KEY_FILE)
 
 
 def home_of(environ: Mapping[str, str]) -> Path | None:
     """``GROVEKEEPER_HOME``, or a folder in the home of this account, if it has one."""
     try:
-        home = Path(environ.get("GROVEKEEPER_HOME") or "~/.grovekeeper").expanduser()
+        named = environ.get("GROVEKEEPER_HOME", "").strip() or "~/.grovekeeper"
+        home = Path(named).expanduser()
     except RuntimeError:
         return None
     return home.absolute()

@@ -187,7 +187,10 @@ def draft_declaration(
     return Draft(
         declaration,
         tuple(_lacking(declaration, features)),
-        tuple(_of_missing_values(missing_values, left_out)),
+        (
+            *_of_missing_values(missing_values, left_out),
+            *_of_forms(features),
+        ),
         tuple(_optional(declaration)),
     )
 
@@ -234,6 +237,15 @@ def _of_missing_values(
             f"a number cannot stand for a missing value, and was left out: {', '.join(left_out)}; leave such cells "
             "empty in the rows",
         )
+
+
+def _of_forms(features: Sequence[_Column]) -> Iterator[Remark]:
+    for index, column in enumerate(features):
+        if column.feature["type"] == "date" and column.hint:
+            yield Remark(
+                f"/schema/features/{index}/type",
+                f"{column.feature['name']}: dates of the rows are written as 2024-02-29{column.hint}",
+            )
 
 
 def _parsed(text: bytes) -> JsonObject:
@@ -404,7 +416,10 @@ def _of_dates(given: JsonMapping, rules: JsonMapping, *, missing: bool) -> _Colu
         "missing": missing,
         "bounds": "documented",
     }
-    return _Column(feature)
+    form = given.get("format")
+    if form in (None, "default", "%Y-%m-%d"):
+        return _Column(feature)
+    return _Column(feature, f" (the dictionary says {_text(form)})")
 
 
 def _day(value: object) -> str | None:

@@ -155,6 +155,10 @@ _IN_WORDS = {",": "commas", ";": "semicolons", "tab": "tabs", "|": "vertical bar
 _THOUSANDS = (
     "signs between thousands, or decimal points where decimal commas are stated"
 )
+_COMMA_AND_THOUSANDS = (
+    "a decimal comma and signs between thousands, such as 1.234,56; write the numbers without the signs between "
+    "thousands, then decimal=, reads them"
+)
 _COMMA = "a comma in a number; a decimal point is needed, and no sign between thousands"
 _SIGN = (
     "a sign beside the number, such as a percent sign, a currency, quotes, "
@@ -205,7 +209,9 @@ _TIME_TEXT = re.compile(
 _MONTH_NAME = re.compile(
     r"[0-9]{1,2}[-/. ]?[A-Za-z]{3,9}[-/., ]{0,2}[0-9]{2,4}([ T:].*)?|[A-Za-z]{3,9}\.? [0-9]{1,2},? [0-9]{4}"
 )
+_COMMA_AND_THOUSANDS_NUMBER = re.compile(r"[+-]?[0-9]{1,3}([.' ][0-9]{3})+,[0-9]+")
 _LIKE_NUMBERS = {
+    _COMMA_AND_THOUSANDS_NUMBER: _COMMA_AND_THOUSANDS,
     _COMMA_NUMBER: _COMMA,
     _THOUSANDS_NUMBER: _THOUSANDS,
     _DATE_TEXT: _DATE,
@@ -318,7 +324,7 @@ def option_of(suspected: str | None, cells: Iterable[str] = ()) -> str | None:
         texts = {cell.strip(BLANKS) for cell in cells}
         marks = [text for text in texts if text.casefold() in MARKS and text.strip("#")]
         return f"missing={','.join(sorted(marks))}" if marks else None
-    if suspected == _COMMA:
+    if suspected in (_COMMA, _COMMA_AND_THOUSANDS):
         numbers = [text for cell in cells if "," in (text := cell.strip())]
         numbers = [text for text in numbers if _COMMA_NUMBER.fullmatch(text)]
         has_points = any(0 <= text.find(",") < text.find(".") for text in numbers)

@@ -426,7 +426,7 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
         ["datasets", "erase-unit", "census", "ann", "--yes"],
         [
             "erased 3 rows from census at 2026-11-28T14:29:00Z (act 131); what was spent stays",
-            "note: 2 stored units differ from this one",
+            "note: stored units that differ from this one by",
         ],
     ),
     (
@@ -473,7 +473,7 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
             "131",
             "survey",
             "132",
-            "note: 2 stored units differ",
+            "and were not erased: 2; if such a unit is",
             "spent stays spent",
         ],
     ),

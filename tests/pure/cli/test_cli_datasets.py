@@ -76,7 +76,7 @@ def test_a_refused_erasure_tells_what_is_spelt_alike(run: Run, service: Any) -> 
     service.answers["POST", "/datasets/census/erasures"] = (404, problem)
     result = run("datasets", "erase-unit", "census", "3", "--yes")
     assert result.exit_code == ExitCode.FAILED
-    assert "2 stored units differ from this one by leading zeros" in result.stderr
+    assert "and were not erased: 2; if such a unit" in result.stderr
     service.answers["POST", "/datasets/census/erasures"] = (
         404,
         problem | {"similar_units": None},

@@ -648,6 +648,28 @@ def test_address_and_key_are_those_of_the_settings_of_the_service(
     assert settings.key_of(environ) == (of_service.api_key or key_of_home)
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "GROVEKEEPER_URL",
+        "GROVEKEEPER_HOME",
+        "GROVEKEEPER_API_KEY",
+        "GROVEKEEPER_API_KEY_FILE",
+    ],
+)
+def test_a_variable_of_blanks_is_none(name: str, home: Path) -> None:
+    """The service refuses them; a client of a shell script goes on without."""
+    environ = {name: " \t"}
+    assert settings.url_of(environ) == settings.url_of({})
+    assert settings.home_of(environ) == home
+    assert settings.key_of(environ) == settings.key_of({})
+    assert settings.source_of_key(environ) == settings.source_of_key({})
+    assert (
+        settings.key_of({"GROVEKEEPER_API_KEY_FILE": f" {home.parent}/my.key\n"})
+        == ADMIN_KEY
+    )
+
+
 def test_without_a_key_the_error_says_how_to_give_one(home: Path) -> None:
     with pytest.raises(NoKey, match="GROVEKEEPER_API_KEY"):
         settings.key_of({"GROVEKEEPER_HOME": str(home / "elsewhere")})

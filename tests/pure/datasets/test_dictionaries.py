@@ -237,6 +237,15 @@ def test_missing_values_may_have_labels_and_stand_beside_a_field() -> None:
     assert "-9" in left_out.text
 
 
+@pytest.mark.parametrize("form", [None, "default", "%Y-%m-%d"])
+def test_dates_of_another_form_are_to_be_confirmed(form: str | None) -> None:
+    born = {"name": "born", "type": "date", "format": "%d.%m.%Y"}
+    (remark,) = _draft({"fields": [{"name": "sex"}, born]}).to_confirm
+    assert remark.at == "/schema/features/1/type"
+    assert "2024-02-29 (the dictionary says %d.%m.%Y)" in remark.text
+    assert _draft({"fields": [born | {"format": form}]}).to_confirm == ()
+
+
 def test_one_table_of_several_is_chosen_and_rows_in_a_package_are_not_read() -> None:
     tables = [
         {"name": name, "data": [{"age": 999}], "schema": FRICTIONLESS}

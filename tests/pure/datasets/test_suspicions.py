@@ -332,6 +332,14 @@ def test_parquet_with_texts_in_delta_encodings_is_read(ingest: Ingestion) -> Non
     assert [column.unknown for column in report.columns] == [0] * 5
 
 
+@pytest.mark.parametrize("cell", ["1.234,56", "-12.345.678,9", "1 234,5", "1'234,5"])
+def test_a_decimal_comma_beside_thousands_says_what_to_do(cell: str) -> None:
+    suspected = suspicions.of_no_numbers([cell])
+    assert "without the signs between thousands, then decimal=," in str(suspected)
+    assert suspicions.option_of(suspected, [cell]) is None
+    assert suspicions.option_of(suspected, [cell, "2,5"]) == "decimal=,"
+
+
 @pytest.mark.parametrize("cell", ["70.5 kg", "3 days", "12mmol/", "-4°C", "8 m²"])
 def test_a_unit_behind_a_number_is_named(cell: str) -> None:
     assert "a unit or a word behind" in str(suspicions.of_no_numbers([cell]))

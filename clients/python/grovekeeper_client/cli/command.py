@@ -113,6 +113,11 @@ def option(help_: str, *names: str, default: Any = None, **typers: Any) -> Any:
     return field(default=default, metadata={"option": made})
 
 
+def argument(help_: str, **typers: Any) -> Any:
+    """An argument of a command, to stand in ``Annotated``."""
+    return typer.Argument(help=help_, **typers)
+
+
 @dataclass(frozen=True)
 class Plain:
     """Options of every command."""
@@ -476,18 +481,14 @@ def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
     )
 
 
-DatasetArgument: TypeAlias = Annotated[
-    str, typer.Argument(help="Name or id of the dataset.")
-]
+DatasetArgument: TypeAlias = Annotated[str, argument("Name or id of the dataset.")]
 AccountArgument: TypeAlias = Annotated[
-    str, typer.Argument(help="Name or id of a dataset, or id of a population.")
+    str, argument("Name or id of a dataset, or id of a population.")
 ]
-ModelArgument: TypeAlias = Annotated[
-    str, typer.Argument(help="Id or alias of the model.")
-]
-JobArgument: TypeAlias = Annotated[str, typer.Argument(help="Id of the job.")]
+ModelArgument: TypeAlias = Annotated[str, argument("Id or alias of the model.")]
+JobArgument: TypeAlias = Annotated[str, argument("Id of the job.")]
 KeyArgument: TypeAlias = Annotated[
-    str, typer.Argument(help="Id or name of the key.", metavar="KEY")
+    str, argument("Id or name of the key.", metavar="KEY")
 ]
 
 ScopeOption: TypeAlias = Annotated[

@@ -27,6 +27,7 @@ from grovekeeper_client.cli.command import (
     Remote,
     WrongUse,
     YesOption,
+    argument,
     check_new,
     confirm,
     given,
@@ -145,13 +146,13 @@ def init(
     declared: Declared,
     dictionary: Annotated[
         Path,
-        typer.Argument(
-            help="JSON: the schema of a declaration, or a Frictionless table schema. Never rows."
+        argument(
+            "JSON: the schema of a declaration, or a Frictionless table schema. Never rows."
         ),
     ],
     declaration: Annotated[
         Path | None,
-        typer.Argument(help="A file for the draft; default standard output."),
+        argument("A file for the draft; default standard output."),
     ] = None,
 ) -> None:
     """Make a draft of a declaration from a data dictionary, and list what it lacks.
@@ -190,12 +191,10 @@ def init(
         output.hint(f"grovekeeper datasets check {declaration}{first}")
 
 
-DeclarationArgument = Annotated[Path, typer.Argument(help="The declaration, as JSON.")]
+DeclarationArgument = Annotated[Path, argument("The declaration, as JSON.")]
 CheckedRowsArgument = Annotated[
     Path | None,
-    typer.Argument(
-        help="A file of rows, which stays on this machine; - for standard input."
-    ),
+    argument("A file of rows, which stays on this machine; - for standard input."),
 ]
 
 
@@ -228,7 +227,7 @@ def check_declaration(call: Remote, file: Path) -> None:
 @app.command("create")
 def create(
     call: Remote,
-    file: Annotated[Path, typer.Argument(help="The declaration, as JSON.")],
+    file: DeclarationArgument,
     idempotency_key: AttemptOption = None,
 ) -> None:
     """Declare a dataset: its public schema, its budget, its privacy unit."""
@@ -292,14 +291,12 @@ ReferenceOption = Annotated[
 ]
 UnitArgument = Annotated[
     str,
-    typer.Argument(
-        help="The value of the unit column, or - to read it from standard input."
-    ),
+    argument("The value of the unit column, or - to read it from standard input."),
 ]
 RowsArgument = Annotated[
     Path,
-    typer.Argument(
-        help="CSV with a header row, plain or gzip; Parquet; Arrow or Feather; or - to read it from standard input."
+    argument(
+        "CSV with a header row, plain or gzip; Parquet; Arrow or Feather; or - to read it from standard input."
     ),
 ]
 
@@ -353,7 +350,7 @@ def upload(
 def replace_upload(
     call: Remote,
     dataset: DatasetArgument,
-    upload: Annotated[str, typer.Argument(help="Id of the upload to erase.")],
+    upload: Annotated[str, argument("Id of the upload to erase.")],
     file: RowsArgument,
     terms: UploadTerms,
     yes: YesOption = False,
@@ -630,9 +627,7 @@ class Dummies:
 def dummy(
     call: Remote,
     dataset: DatasetArgument,
-    rows: Annotated[
-        int, typer.Argument(help="Number of rows.", min=0, max=dummies.MAX_ROWS)
-    ],
+    rows: Annotated[int, argument("Number of rows.", min=0, max=dummies.MAX_ROWS)],
     options: Dummies,
 ) -> None:
     """Draw dummy rows from the public declaration, to develop a program with. They mean
@@ -708,7 +703,7 @@ def erase_unit(
         f"erased {n_rows} from {answer['dataset_name']} {act}; what was spent stays in the ledger"
     )
     if answer["similar_units"]:
-        call.output.say(f"note: {answer['similar_units']} {SIMILAR_UNITS}")
+        call.output.say(f"note: {SIMILAR_UNITS.format(answer['similar_units'])}")
 
 
 def read_unit(argument: str, *, yes: bool) -> str:
@@ -730,7 +725,7 @@ def read_unit(argument: str, *, yes: bool) -> str:
 def erase_upload(
     call: Remote,
     dataset: DatasetArgument,
-    upload: Annotated[str, typer.Argument(help="Id of the upload.")],
+    upload: Annotated[str, argument("Id of the upload.")],
     yes: YesOption = False,
 ) -> None:
     """Erase the rows of one upload. Spend stays spent; places of units are free again
@@ -813,9 +808,7 @@ def grant(
     call: Remote,
     dataset: DatasetArgument,
     key: KeyArgument,
-    role: Annotated[
-        str, typer.Argument(help="owner, attester, analyst, predictor or auditor.")
-    ],
+    role: Annotated[str, argument("owner, attester, analyst, predictor or auditor.")],
 ) -> None:
     """Grant a role on a dataset to a key."""
     granted = call.ask(

@@ -12,6 +12,7 @@ from grovekeeper_client.cli.command import (
     Group,
     KeyArgument,
     Remote,
+    argument,
     on_key,
     option,
 )
@@ -31,7 +32,7 @@ Expires = Annotated[
 @app.command("create")
 def create(
     call: Remote,
-    name: Annotated[str, typer.Argument(help="Name of the person or program.")],
+    name: Annotated[str, argument("Name of the person or program.")],
     role: list[str] | None = option(
         "admin, owner or auditor, everywhere; may be repeated."
     ),

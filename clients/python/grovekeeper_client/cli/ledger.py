@@ -24,6 +24,7 @@ from grovekeeper_client.cli.command import (
     Remote,
     ScopeOption,
     WrongUse,
+    argument,
     check_new,
     command,
     given,
@@ -59,9 +60,7 @@ def show(
     call: Remote,
     account: Annotated[
         str | None,
-        typer.Argument(
-            help="Name or id of a dataset, or id of a population; default all."
-        ),
+        argument("Name or id of a dataset, or id of a population; default all."),
     ] = None,
     scope: ScopeOption = None,
 ) -> None:
@@ -211,7 +210,7 @@ def cap(
         str, typer.Option(help="The reason; the entries keep it for good.")
     ],
     epsilon: Annotated[
-        str | None, typer.Argument(help="The new lifetime ε, at the account's own δ.")
+        str | None, argument("The new lifetime ε, at the account's own δ.")
     ] = None,
     *,
     instead: CapInUnits,
@@ -313,7 +312,7 @@ def _group(group: JsonMapping, by: str) -> str:
 def export(
     call: Remote,
     account: AccountArgument,
-    file: Annotated[Path, typer.Argument(help="File to write; must not exist.")],
+    file: Annotated[Path, argument("File to write; must not exist.")],
     export_format: str | None = option(
         "jsonl, which can be verified, or csv; default: the file's ending.", "--format"
     ),
@@ -487,7 +486,7 @@ def _member_cells(member: JsonObject | None) -> list[Any]:
 
 
 NewFile = Annotated[
-    Path | None, typer.Argument(help="File to write; must not exist. Default: print.")
+    Path | None, argument("File to write; must not exist. Default: print.")
 ]
 
 
@@ -639,9 +638,7 @@ def signer(call: Remote, file: NewFile = None) -> None:
 @command
 def verify(
     call: Plain,
-    file: Annotated[
-        Path, typer.Argument(help="An export (JSON Lines) or a proof (JSON).")
-    ],
+    file: Annotated[Path, argument("An export (JSON Lines) or a proof (JSON).")],
     checkpoint: list[Path] | None = option(
         "A checkpoint to compare with; may be repeated."
     ),
@@ -716,7 +713,7 @@ def list_acts(
 @act_commands.command("export")
 def export_acts(
     call: Remote,
-    file: Annotated[Path, typer.Argument(help="File to write; must not exist.")],
+    file: Annotated[Path, argument("File to write; must not exist.")],
 ) -> None:
     """Download every administrative act, for `grovekeeper verify`."""
     check_new(file)

@@ -14,6 +14,7 @@ from grovekeeper_client.cli.command import (
     Remote,
     WrongUse,
     YesOption,
+    argument,
     cell_of,
     check_new,
     confirm,
@@ -140,7 +141,7 @@ def compare(
     call: Remote,
     model_ids: Annotated[
         list[str],
-        typer.Argument(help="Ids or aliases of two models or more.", metavar="MODEL"),
+        argument("Ids or aliases of two models or more.", metavar="MODEL"),
     ],
     receipt: ReceiptOption = False,
 ) -> None:
@@ -228,7 +229,7 @@ def delete(call: Remote, model_id: ModelArgument, yes: YesOption = False) -> Non
 def download(
     call: Remote,
     model_id: ModelArgument,
-    file: Annotated[Path, typer.Argument(help="Where to; must not exist.")],
+    file: Annotated[Path, argument("Where to; must not exist.")],
     artifact_format: str = option(
         "safetensors or onnx.", "--format", default="safetensors"
     ),
@@ -264,7 +265,7 @@ def download(
 alias_commands = Group("Give models names that can move to other models.")
 
 AliasArgument: TypeAlias = Annotated[
-    str, typer.Argument(help="DATASET@NAME, such as bank@production.", metavar="ALIAS")
+    str, argument("DATASET@NAME, such as bank@production.", metavar="ALIAS")
 ]
 
 

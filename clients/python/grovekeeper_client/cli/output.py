@@ -44,9 +44,9 @@ NOTHING_TOLD = "not told: the noise outweighs the counts"
 """What an accuracy says whose noisy counts are all below zero."""
 
 SIMILAR_UNITS = (
-    "stored units differ from this one by leading zeros, case, the spelling of a number (17 and 17.0) or a "
-    'spreadsheet\'s signs of a text (="17") alone, and were not erased; if they are the same person, erase each by its '
-    "own value"
+    "stored units that differ from this one by leading zeros, case, the spelling of a number (17 and 17.0) or a "
+    'spreadsheet\'s signs of a text (="17") alone, and were not erased: {}; if such a unit is the same person, erase '
+    "it by its own value"
 )
 
 _CHANGES = {
@@ -231,7 +231,7 @@ class Output:
         for column in body.get("columns", ()):
             self.complain(f"  {column_in_words(column)}")
         if body.get("similar_units"):
-            self.complain(f"  {body['similar_units']} {SIMILAR_UNITS}")
+            self.complain(f"  {SIMILAR_UNITS.format(body['similar_units'])}")
         if body.get("type") in _INSISTING:
             self.complain(
                 f"  to store the file nevertheless, add {_INSISTING[body['type']]}"

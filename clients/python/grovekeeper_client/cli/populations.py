@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-import typer
-
 from grovekeeper_client.cli.command import (
     AttemptOption,
     CapInUnits,
@@ -12,6 +10,7 @@ from grovekeeper_client.cli.command import (
     Group,
     Remote,
     YesOption,
+    argument,
     confirm,
     given,
     one_attempt,
@@ -33,7 +32,7 @@ The dataset's spend, earlier and later, then counts in the population. A job on 
 No dataset leaves a population. A name that no population has opens one with the dataset's budget.
 """
 
-PopulationArgument = Annotated[str, typer.Argument(help="Name or id of a population.")]
+PopulationArgument = Annotated[str, argument("Name or id of a population.")]
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ class PopulationTerms(CapInUnits):
 @app.command("create")
 def create(
     call: Remote,
-    name: Annotated[str, typer.Argument(help="Name of the population.")],
+    name: Annotated[str, argument("Name of the population.")],
     epsilon: str | None = option("Lifetime ε of one person over all datasets."),
     *,
     terms: PopulationTerms,
@@ -201,7 +200,7 @@ def erase_unit(
         output.say("note: no row was found; check the spelling and leading zeros")
     similar = sum(member["similar_units"] or 0 for member in receipt["members"])
     if similar:
-        output.say(f"note: {similar} {SIMILAR_UNITS}")
+        output.say(f"note: {SIMILAR_UNITS.format(similar)}")
     output.say(
         "models and statistics that were released stay, and what was spent stays spent"
     )

@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from grovekeeper_client.cli.command import (
     ModelArgument,
     Remote,
     WrongUse,
+    argument,
     check_new,
     command,
     ended_in_order,
@@ -44,8 +43,8 @@ def predict(
     model_id: ModelArgument,
     file: Annotated[
         Path,
-        typer.Argument(
-            help="Rows: .csv with a header, .jsonl or JSON, or .gz; with --output and "
+        argument(
+            "Rows: .csv with a header, .jsonl or JSON, or .gz; with --output and "
             "pyarrow also .parquet and .arrow.",
             metavar="ROWS",
         ),

@@ -21,6 +21,7 @@ from grovekeeper_client.cli.command import (
     Remote,
     ScopeOption,
     Waiting,
+    argument,
     as_typed,
     given,
     option,
@@ -50,7 +51,7 @@ evaluation_commands = Group(
     "Evaluate models privately, and choose the best of several."
 )
 
-ModelsArgument = Annotated[list[str], typer.Argument(help="Ids of two or more models.")]
+ModelsArgument = Annotated[list[str], argument("Ids of two or more models.")]
 
 
 @dataclass(frozen=True)
@@ -217,7 +218,7 @@ def list_evaluations(call: Remote, model_id: ModelArgument) -> None:
 @evaluation_commands.command("show")
 def show_evaluation(
     call: Remote,
-    evaluation_id: Annotated[str, typer.Argument(help="Id of the evaluation.")],
+    evaluation_id: Annotated[str, argument("Id of the evaluation.")],
     receipt: ReceiptOption = False,
 ) -> None:
     """Show an evaluation: accuracy with its interval, confusion matrix, AUROC, errors
@@ -442,9 +443,7 @@ def list_profiles(call: Remote, dataset: DatasetArgument) -> None:
 @profile_commands.command("show")
 def show_profile(
     call: Remote,
-    profile_id: Annotated[
-        str, typer.Argument(help="Id of the profile.", metavar="PROFILE")
-    ],
+    profile_id: Annotated[str, argument("Id of the profile.", metavar="PROFILE")],
     receipt: ReceiptOption = False,
 ) -> None:
     """Show a profile: noisy class counts, or mean and quantiles of a label that is a

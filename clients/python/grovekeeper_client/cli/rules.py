@@ -16,6 +16,7 @@ from grovekeeper_client.cli.command import (
     Remote,
     WrongUse,
     YesOption,
+    argument,
     command,
     confirm,
     given,
@@ -301,7 +302,7 @@ def _submitter(job: JsonMapping) -> str:
     return key_id if name is None else f"{name} ({key_id})"
 
 
-WebhookArgument = Annotated[str, typer.Argument(help="Id of the webhook.")]
+WebhookArgument = Annotated[str, argument("Id of the webhook.")]
 
 webhook_commands = Group(
     "Send events about jobs, refusals and low budgets to other programs."
@@ -312,7 +313,7 @@ webhook_commands = Group(
 def add(
     call: Remote,
     dataset: DatasetArgument,
-    address: Annotated[str, typer.Argument(help="A public https address.")],
+    address: Annotated[str, argument("A public https address.")],
     event: list[str] | None = option(
         "job.queued, job.started, job.ended (default) or request.refused; may be repeated."
     ),

@@ -23,6 +23,7 @@ from grovekeeper_client.cli.command import (
     ScopeOption,
     Waiting,
     WrongUse,
+    argument,
     command,
     given,
     json_object,
@@ -48,10 +49,8 @@ _BAR_CELLS = 30
 _Typed = TypeVar("_Typed")
 _Value = TypeVar("_Value")
 
-ColumnArgument = Annotated[str, typer.Argument(help="Name of the column.")]
-ColumnsArgument = Annotated[
-    list[str], typer.Argument(help="Names of two or three columns.")
-]
+ColumnArgument = Annotated[str, argument("Name of the column.")]
+ColumnsArgument = Annotated[list[str], argument("Names of two or three columns.")]
 
 
 @dataclass(frozen=True)
@@ -222,9 +221,7 @@ def release(
     dataset: DatasetArgument,
     tables: Annotated[
         Path,
-        typer.Argument(
-            help='JSON: {"tables": [...]}, as in POST /datasets/ID/statistics.'
-        ),
+        argument('JSON: {"tables": [...]}, as in POST /datasets/ID/statistics.'),
     ],
     spend: StatisticsOptions,
     waiting: Waiting,
@@ -257,7 +254,7 @@ def list_statistics(call: Remote, dataset: DatasetArgument) -> None:
 @app.command("show")
 def show(
     call: Remote,
-    statistics_id: Annotated[str, typer.Argument(help="Id of the statistics.")],
+    statistics_id: Annotated[str, argument("Id of the statistics.")],
     receipt: ReceiptOption = False,
 ) -> None:
     """Show statistics: every number with its interval, and the guarantee."""
@@ -369,6 +366,7 @@ def show_table(output: Output, table: JsonObject, *, indent: int = 0) -> None:
             len(table["rows"]),
             table["resolution"],
             table["rank_error"],
+            table["unit"],
         )
         output.say(margin + known)
     if counts[1:]:
