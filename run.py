@@ -182,7 +182,9 @@ def _fingerprint(lock: str) -> str:
     """Digest of what the environment depends on: interpreter, folder, locks and
     ``pyproject.toml``.
     """
-    digest = hashlib.sha256(f"{sys.version}\n{sys.base_prefix}\n{ROOT}".encode())
+    # a folder whose name is not text in this locale has bytes all the same
+    facts = f"{sys.version}\n{sys.base_prefix}\n{ROOT}"
+    digest = hashlib.sha256(os.fsencode(facts))
     for path in (LOCKS / "build.lock", LOCKS / f"{lock}.lock", ROOT / "pyproject.toml"):
         digest.update(path.read_bytes())
     return digest.hexdigest()

@@ -270,3 +270,24 @@ def test_proofs_that_assume_something_are_refused(tmp_path: Path, line: str) -> 
     ran = _prove(tmp_path, programs)
     assert (ran.returncode, ran.stdout) == (1, "")
     assert ran.stderr.startswith("Lucky.v:2: ")
+
+
+@pytest.mark.parametrize("name", ["Örtlich".encode(), b"r\xe4po"])
+def test_a_folder_whose_name_the_locale_cannot_read_is_no_obstacle(
+    name: bytes, tmp_path: Path
+) -> None:
+    folder = tmp_path / os.fsdecode(name)
+    folder.mkdir()
+    for part in ("run.py", "pyproject.toml"):
+        shutil.copyfile(_SCRIPT.parent / part, folder / part)
+    shutil.copytree(_SCRIPT.parent / "requirements", folder / "requirements")
+    ran = subprocess.run(
+        [sys.executable, "-c", "import run; print(run._fingerprint('runtime'))"],
+        cwd=folder,
+        env={**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert len(ran.stdout.strip()) == 64
