@@ -14,6 +14,7 @@ from app.core import limits
 from app.core.errors import BalanceMismatch
 from app.core.files import newest_backup
 from app.datasets import catalog
+from app.db.revisions import revision_of
 from app.jobs import queue
 from app.jobs.states import EndReason, JobState
 from app.ledger import populations, statements, tables
@@ -45,6 +46,7 @@ class Observed:
         longest_wait_s: whole seconds that the first job of the queue has waited; 0
             without a job.
         backup_at: when the newest backup of this home was made, if there is one.
+        revision: of the database.
     """
 
     jobs: Mapping[JobState, int]
@@ -56,6 +58,7 @@ class Observed:
     deliveries: int
     workers: int
     backup_at: str | None
+    revision: str | None
 
 
 def observe(installation: Installation, heads: Heads) -> Observed:
@@ -69,6 +72,7 @@ def observe(installation: Installation, heads: Heads) -> Observed:
         since = queue.oldest_wait(session)
         wait_s = 0 if since is None else max(int((at - since).total_seconds()), 0)
         n_workers = queue.n_workers(session, at=at)
+        revision = revision_of(session)
     spent = list(_shares_spent(installation))
     near_cap = {share: sum(it >= share for it in spent) for share in NEAR_CAP}
     return Observed(
@@ -81,6 +85,7 @@ def observe(installation: Installation, heads: Heads) -> Observed:
         deliveries,
         n_workers,
         newest_backup(installation.home),
+        revision,
     )
 
 

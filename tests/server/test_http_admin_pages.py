@@ -4,11 +4,13 @@ the permissions of the API.
 
 import re
 import secrets
+from importlib.metadata import version
 from typing import Any
 
 import httpx
 import pytest
 
+from app.db.revisions import head_revision
 from tests.support.databases import on_one_idle_server
 from tests.support.estate import with_person
 from tests.support.pages import section, signed_in, text_of
@@ -19,6 +21,7 @@ from tests.support.server import (
     new_idempotency_key,
     training,
 )
+from tests.support.set_limits import SetLimit
 
 pytestmark = on_one_idle_server
 
@@ -62,6 +65,53 @@ def _waiting(server: Server) -> tuple[str, Caller, str]:
     )
     assert answer.status_code == 202, answer.text
     return dataset, analyst, answer.json()["job_id"]
+
+
+def test_administration_says_which_version_runs_and_whether_uploads_find_room(
+    idle_server: Server, set_limit: SetLimit
+) -> None:
+    browser = signed_in(idle_server, idle_server.admin)
+    shown = text_of(browser.get("/ui/admin"))
+    running = (
+        f"Version {version('grovekeeper')}, database at revision {head_revision()}"
+    )
+    assert running in shown
+    assert "has room for uploads" in shown
+    set_limit("MIN_FREE_UPLOAD_BYTES", 2**62)
+    assert "too full: uploads are refused" in text_of(browser.get("/ui/admin"))
+
+
+@pytest.mark.parametrize(
+    ("accountant", "unit", "cap"), [("zcdp", "rho", "0.25"), ("gdp", "mu_squared", "4")]
+)
+def test_a_cap_is_typed_in_the_unit_of_its_account(
+    idle_server: Server, accountant: str, unit: str, cap: str
+) -> None:
+    browser = signed_in(idle_server, idle_server.admin)
+    typed = {"zcdp": "0.25", "gdp": "2"}[accountant]
+    name = f"people-{secrets.token_hex(4)}"
+    form = {"name": name, "accountant": accountant, "epsilon": typed, "delta": "1e-6"}
+    sent = (
+        form
+        | {"cap_unit": "own"}
+        | _once(browser.get("/ui/populations"), "/ui/populations")
+    )
+    assert browser.post("/ui/populations", data=sent).status_code == 303
+    listed = idle_server.admin.http.get("/populations?limit=500").json()["populations"]
+    (opened,) = [item for item in listed if item["name"] == name]
+    assert (opened["unit"], opened["cap"]) == (unit, cap)
+
+    page = f"/ui/ledger/{opened['id']}"
+    lower = {
+        "cap": "0.125",
+        "cap_unit": "own",
+        "accountant": accountant,
+        "reason": "less",
+    }
+    sent = lower | _once(browser.get(page), f"{page}/cap")
+    assert browser.post(f"{page}/cap", data=sent).status_code == 303
+    balance = idle_server.admin.http.get(f"/ledger/{opened['id']}").json()
+    assert balance["cap"] == {"zcdp": "0.125", "gdp": "0.015625"}[accountant]
 
 
 def test_administration_is_for_admins_alone(idle_server: Server) -> None:
@@ -385,13 +435,17 @@ def test_a_person_is_erased_from_the_chosen_members_and_the_page_is_the_receipt(
     asked = browser.get(form).text
     (field,) = re.findall(r'name="(dataset\.[^"]+)"', asked)
 
-    misspelt = browser.post(form, data={"unit": " ", field: "yes"})
+    unchecked = browser.post(form, data={"unit": "ann", field: "yes"})
+    assert unchecked.status_code == 422
+    assert "identity: Needed." in unchecked.text
+    checked = {"identity": "yes"}
+    misspelt = browser.post(form, data={"unit": " ", field: "yes"} | checked)
     assert misspelt.status_code == 422
-    nothing_chosen = browser.post(form, data={"unit": "secret-name"})
+    nothing_chosen = browser.post(form, data={"unit": "secret-name"} | checked)
     assert nothing_chosen.status_code == 422
     assert "secret-name" not in nothing_chosen.text
     receipt = browser.post(
-        form, data={"unit": "ann", field: "yes", "reference": "request 118"}
+        form, data={"unit": "ann", field: "yes", "reference": "request 118"} | checked
     )
     assert receipt.status_code == 200
     assert "request 118" in receipt.text

@@ -425,16 +425,22 @@ def test_one_person_is_erased_from_a_dataset_by_form(idle_server: Server) -> Non
     path = f"/ui/datasets/{dataset}/erase-unit"
     assert f'href="{path}"' in browser.get(f"/ui/datasets/{dataset}/uploads").text
     assert "Value of the column patient" in text_of(browser.get(path))
-    absent = browser.post(path, data={"unit": "secret-name"})
+    unchecked = browser.post(path, data={"unit": "ann"})
+    assert unchecked.status_code == 422
+    assert "identity: Needed." in unchecked.text
+    checked = {"identity": "yes"}
+    absent = browser.post(path, data={"unit": "secret-name"} | checked)
     assert absent.status_code == 404
     assert "secret-name" not in absent.text
     assert "Your reference for the request" in text_of(browser.get(path))
-    erased = browser.post(path, data={"unit": "ann", "reference": "request 118"})
+    erased = browser.post(
+        path, data={"unit": "ann", "reference": "request 118"} | checked
+    )
     assert re.search(r"Rows erased: 1\. Act \d+ of 20", text_of(erased))
     assert "ann" not in re.findall(r"\w+", erased.text)
     refused = signed_in(idle_server, idle_server.granted(dataset, "analyst"))
     assert refused.get(path).status_code == 403
-    assert refused.post(path, data={"unit": "ann"}).status_code == 403
+    assert refused.post(path, data={"unit": "ann"} | checked).status_code == 403
     without = idle_server.declared()["id"]
     page = signed_in(idle_server, idle_server.admin).get(
         f"/ui/datasets/{without}/erase-unit"

@@ -253,6 +253,32 @@ def test_the_budget_is_checked_by_the_rules_of_the_api(
 
 
 @on_one_idle_server
+@pytest.mark.parametrize(
+    ("accountant", "unit", "reviewed"),
+    [
+        ("zcdp", "rho", "a cap of 0.5 ρ (ρ = 0.5, δ = 1e-6)"),
+        ("gdp", "mu", "a cap of 0.25 μ² (μ = 0.5, δ = 1e-6)"),
+    ],
+)
+def test_a_cap_may_be_typed_in_the_unit_of_the_account(
+    idle_server: Server, accountant: str, unit: str, reviewed: str
+) -> None:
+    budget = {"accountant": accountant, unit: "0.5", "delta": "1e-6"}
+    browser = signed_in(idle_server, idle_server.admin)
+    read = browser.post(
+        PATH, data={"go": "read", "dictionary": _dictionary(budget=budget)}
+    )
+    page = browser.post(PATH, data={**form_fields(read.text), "go": "budget"})
+    fields = form_fields(page.text)
+    assert (fields["epsilon"], fields["cap_unit"]) == ("0.5", "own")
+    page = browser.post(PATH, data={**fields, "go": "review"})
+    assert reviewed in text_of(page)
+    too_much = browser.post(PATH, data={**fields, "epsilon": "9e9", "go": "review"})
+    assert too_much.status_code == 422
+    assert _problem(too_much.text, "epsilon").startswith("Too large")
+
+
+@on_one_idle_server
 def test_fields_that_nobody_touched_have_no_problem_yet(idle_server: Server) -> None:
     browser = signed_in(idle_server, idle_server.admin)
     begun = browser.get(PATH)

@@ -6,7 +6,9 @@ verification.
 """
 
 import json
+import shutil
 from collections.abc import Mapping
+from importlib.metadata import version
 from typing import Annotated, Literal, get_args
 
 from fastapi import Query, Response
@@ -22,7 +24,7 @@ from app.api.pages.views import neighbours
 from app.api.pages.words import act_in_words
 from app.api.requests import KeptHeads, Page, Router, limited
 from app.api.streams import exported
-from app.core import stamps
+from app.core import limits, stamps
 from app.core.settings import GlobalRole
 from app.ledger import control
 from app.ledger.tables import EntryKind
@@ -56,9 +58,12 @@ def show_administration(visit: Visitor, heads: KeptHeads) -> Response:
     """
     visit.caller.require(Role.ADMIN)
     seen = observed.observe(visit.installation, heads)
+    free_bytes = shutil.disk_usage(visit.installation.home).free
     return visit.page(
         "admin",
+        version=version("grovekeeper"),
         observed=seen,
+        takes_uploads=free_bytes >= limits.MIN_FREE_UPLOAD_BYTES,
         near_cap=[
             (f"{int(100 * share)} %", n_accounts)
             for share, n_accounts in seen.near_cap.items()

@@ -23,7 +23,7 @@ from app.api.pages.dataset_view import (
     shown_uploads,
     tabs_of,
 )
-from app.api.pages.forms import Form, acts, checked, read_file_form, typed, utc
+from app.api.pages.forms import Form, acts, checked, person, read_file_form, typed, utc
 from app.api.pages.home_view import budget_row
 from app.api.pages.rendering import Visit, Visitor, if_permitted
 from app.api.pages.upload_view import Report, shown_report
@@ -421,11 +421,7 @@ def ask_for_unit(visit: Visitor, dataset: str) -> Response:
 @acts(detail_pages, "/erase-unit", ask_for_unit)
 def erase_rows_of_unit(visit: Visit, form: Form, dataset: str) -> Response:
     """Erase the rows of one person, and show how many there were."""
-    fields = {
-        "unit": form.get("unit", ""),
-        "reference": typed(form, "reference") or None,
-    }
-    body = checked(ErasureIn, fields)
+    body = checked(ErasureIn, person(form))
     erasure = erase_unit(*visit.by, dataset, unit=body.unit, named=body.reference)
     return visit.page(
         "erase_unit", dataset=shown_dataset(visit, dataset), erasure=erasure

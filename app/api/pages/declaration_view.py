@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from app.api.pages.forms import cap_field
 from app.wire.datasets import DeclarationOut
 from grovekeeper_forests.amounts import SYMBOLS
 
@@ -15,6 +16,7 @@ _FIELDS_OF_STEP = {
         "fails",
         "mostly",
         "epsilon",
+        "cap_unit",
         "delta",
         "public_size",
         "unit",
@@ -120,10 +122,11 @@ def _account(
     if would_be is not None:
         account = would_be.account
         words += f", a cap of {account.cap} {SYMBOLS[account.unit]}"
-    epsilon, delta = form.get("epsilon", ""), form.get("delta", "")
+    symbol = {"rho": "ρ", "mu": "μ"}.get(cap_field(form, accountant), "ε")
+    typed_cap = f"{symbol} = {form.get('epsilon', '')}"
     if accountant == "pure":
-        return f"{words} (ε = {epsilon})"
-    return f"{words} (ε = {epsilon}, δ = {delta})"
+        return f"{words} ({typed_cap})"
+    return f"{words} ({typed_cap}, δ = {form.get('delta', '')})"
 
 
 def _protected(form: Mapping[str, str]) -> str:

@@ -16,7 +16,15 @@ from fastapi.responses import RedirectResponse
 from app.access.grants import Role
 from app.api.capacity import Work, capacities
 from app.api.pages.declaration_view import review_of, shown_step
-from app.api.pages.forms import Form, checked, identity, number_in, read_form, typed
+from app.api.pages.forms import (
+    Form,
+    cap_field,
+    checked,
+    identity,
+    number_in,
+    read_form,
+    typed,
+)
 from app.api.pages.rendering import Visit, Visitor
 from app.api.pages.words import field_problem, sentence
 from app.api.requests import Router, limited
@@ -81,6 +89,8 @@ _SIMPLE = {
     "/schema/labels": "labels",
     "/schema/missing_values": "missing_values",
     "/budget/epsilon": "epsilon",
+    "/budget/rho": "epsilon",
+    "/budget/mu": "epsilon",
     "/budget/delta": "delta",
     "/budget": "delta",
     "/public_size": "public_size",
@@ -285,11 +295,12 @@ def declaration(form: Form, *, step: str) -> JsonObject:
     """The declaration as far as it is filled in; stand-ins take the place of the steps
     after ``step``.
     """
+    chosen = accountant(form)
     budget = {
-        "accountant": accountant(form),
-        "epsilon": typed(form, "epsilon"),
+        "accountant": chosen,
+        cap_field(form, chosen): typed(form, "epsilon"),
     }
-    if budget["accountant"] != "pure":
+    if chosen != "pure":
         budget["delta"] = typed(form, "delta")
     if step == "columns":
         budget = {"accountant": "pure", "epsilon": "1"}
@@ -346,8 +357,10 @@ def filled(drafted: JsonMapping) -> dict[str, str]:
         "unit.max_rows": str(unit.get("max_rows") or ""),
     }
     form["unit.form"] = str(unit.get("form") or "text")
+    in_own_unit = budget.get("rho") or budget.get("mu")
     form |= {
-        "epsilon": str(budget.get("epsilon") or ""),
+        "epsilon": str(budget.get("epsilon") or in_own_unit or ""),
+        "cap_unit": "own" if in_own_unit else "epsilon",
         "delta": str(budget.get("delta") or ""),
     }
     if budget.get("accountant", "pure") != "pure":

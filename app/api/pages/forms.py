@@ -22,6 +22,7 @@ from app.api.requests import Incoming, checked_key, route_of, whole
 from app.api.requests import checked as checked
 from app.core import json_text, limits
 from app.core.errors import InvalidRequest, MalformedRequest, Unauthenticated
+from grovekeeper_common.json_types import JsonObject
 from grovekeeper_common.number_text import number_of
 from grovekeeper_forests.errors import GrovekeeperError
 
@@ -32,6 +33,29 @@ _BOUNDARY = re.compile(
 )
 _NAME = re.compile(rb'[;\s]name="([^"]*)"')
 _FILE_NAME = re.compile(rb'[;\s]filename="([^"]*)"')
+
+
+def person(form: Form) -> JsonObject:
+    """The person whom a form of an erasure names, and the reference of the request.
+
+    Raises:
+        InvalidRequest: nobody ticked that the identity of the person was checked.
+    """
+    if form.get("identity") != "yes":
+        raise InvalidRequest.at("/identity", "required")
+    return {
+        "unit": form.get("unit", ""),
+        "reference": typed(form, "reference") or None,
+    }
+
+
+def cap_field(form: Form, accountant: str, epsilon: str = "epsilon") -> str:
+    """The field of a request that takes the cap of a form: an ε, or the ρ or the μ of
+    the account where the form says so.
+    """
+    if form.get("cap_unit") != "own":
+        return epsilon
+    return {"zcdp": "rho", "gdp": "mu"}.get(accountant, epsilon)
 
 
 def typed(form: Form, name: str) -> str:

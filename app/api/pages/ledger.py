@@ -14,7 +14,7 @@ from app.access.grants import SEE_LEDGER
 from app.api.capacity import Work
 from app.api.pages import ledger_view
 from app.api.pages.dataset_view import tabs_of, unit_of_dataset
-from app.api.pages.forms import Form, acts, checked, identity, typed
+from app.api.pages.forms import Form, acts, cap_field, checked, identity, typed
 from app.api.pages.ledger_view import details_of, entry_table
 from app.api.pages.rendering import Visit, Visitor, as_file, if_permitted
 from app.api.pages.views import neighbours
@@ -128,7 +128,8 @@ def show_account(
 )
 def change_cap(visit: Visit, form: Form, account: str) -> str:
     """Lower or raise the cap of an account."""
-    body = checked(CapIn, {name: typed(form, name) for name in ("cap", "reason")})
+    unit = cap_field(form, form.get("accountant", ""), "cap")
+    body = checked(CapIn, {unit: typed(form, "cap"), "reason": typed(form, "reason")})
     balances.change_cap(*visit.by, account, body, request=identity(visit, form))
     return f"/ui/ledger/{account}"
 

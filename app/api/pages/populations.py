@@ -4,7 +4,7 @@ from the members of one.
 
 from fastapi import Response
 
-from app.api.pages.forms import Form, acts, checked, identity, typed
+from app.api.pages.forms import Form, acts, cap_field, checked, identity, person, typed
 from app.api.pages.rendering import Visit, Visitor
 from app.api.pages.views import may_declare
 from app.api.requests import Page, Router
@@ -35,10 +35,9 @@ def list_populations(visit: Visitor, page: Page) -> Response:
 def open_population(visit: Visit, form: Form) -> str:
     """Open a population with a budget."""
     budget = {
-        name: text
-        for name in ("accountant", "epsilon", "delta")
-        if (text := typed(form, name))
+        name: text for name in ("accountant", "delta") if (text := typed(form, name))
     }
+    budget[cap_field(form, budget.get("accountant", ""))] = typed(form, "epsilon")
     body = checked(PopulationIn, {"name": typed(form, "name"), "budget": budget})
     populations.open_population(*visit.by, body, request=identity(visit, form))
     return "/ui/populations"
@@ -56,16 +55,9 @@ def ask_whom_to_erase(visit: Visitor, population: str) -> Response:
 def erase_person(visit: Visit, form: Form, population: str) -> Response:
     """Erase a person from the chosen datasets, and show the receipt."""
     prefix = "dataset."
-    body = {
-        "unit": form.get("unit", ""),
-        "datasets": [
-            name.removeprefix(prefix) for name in form if name.startswith(prefix)
-        ],
-        "reference": typed(form, "reference") or None,
-    }
-    receipt = unit_erasure.erase_person(
-        *visit.by, population, checked(PersonErasureIn, body)
-    )
+    datasets = [name.removeprefix(prefix) for name in form if name.startswith(prefix)]
+    body = checked(PersonErasureIn, {**person(form), "datasets": datasets})
+    receipt = unit_erasure.erase_person(*visit.by, population, body)
     n_similar = sum(member.similar_units or 0 for member in receipt.members)
     is_found = any(member.erased != 0 for member in receipt.members)
     return visit.page(
