@@ -84,8 +84,8 @@ def sections(values: Mapping[str, Values]) -> list[str]:
     Args:
         values: of the runs, by the names of :data:`NAMES`.
     """
-    nearer = [
-        gap
+    signs = [
+        gap.sign
         for depth in FIGURE_2_DEPTHS
         for gap in _by_budget(values["huang-figure-2"], depth, 1).values()
     ]
@@ -98,7 +98,7 @@ def sections(values: Mapping[str, Values]) -> list[str]:
         *findings.listed(findings_of_figure_2(values["huang-figure-2"])),
         "\nMost splits are at deep levels, which the geometric budget favours. The file has another average, too, "
         "which the paper does not name: every level counts alike. There the distance with the uniform budget "
-        f"is {findings.counted(nearer)}.",
+        f"is above in at least {signs.count(1)} of {len(signs)} cases, and below in at least {signs.count(-1)}.",
         _FIGURE_3,
         *findings.listed(
             findings_of_figure_3(_with_repaired(values, "huang-figure-3"))
