@@ -350,8 +350,8 @@ class UploadRepeated(GrovekeeperError):
 
     sentence = (
         "these rows are those of upload {upload}, which this key sent before; nothing was stored: stored "
-        "twice, each person in them would count twice. If that is meant, upload the file with again, in the "
-        "dashboard with “Store a file once more”"
+        "twice, each person in them would count twice. If that is meant, upload the file with again=true, in the "
+        "command line with --again, in the dashboard with “Store a file once more”"
     )
 
 

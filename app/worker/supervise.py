@@ -198,7 +198,7 @@ class Children:
         until = time.monotonic() + limits.CHILD_LOAD_S
         assert child is not None
         assert child.stdout is not None
-        with selectors.DefaultSelector() as selector:
+        with selectors.PollSelector() as selector:
             selector.register(child.stdout, selectors.EVENT_READ)
             while not selector.select(_POLL_S):
                 require_wanted()
@@ -394,7 +394,8 @@ class Supervisor:
     ) -> None:
         assert child.stdout is not None
         started_at = time.monotonic()
-        with selectors.DefaultSelector() as selector:
+        # without a descriptor of its own, which may be missing after the charge
+        with selectors.PollSelector() as selector:
             selector.register(child.stdout, selectors.EVENT_READ)
             while True:
                 self._heed_signals()

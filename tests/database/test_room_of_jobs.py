@@ -168,5 +168,24 @@ def test_every_failure_of_a_paid_job_is_logged_by_public_facts(
     )
 
 
+@on_one_database
+def test_a_paid_job_whose_process_fails_is_not_said_to_have_an_output(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    def without_descriptors(*_: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    job_id = scene.submit_job(key="k")
+    run(scene, without_descriptors)
+    assert scene.end(job_id) == ("failed", "failed", ["reserve", "charge"])
+    [line] = [
+        record
+        for record in caplog.records
+        if record.message == "the process of a paid job failed on this machine"
+    ]
+    assert vars(line)["code"] == "EMFILE"
+    assert "the output of a paid job cannot be stored" not in caplog.text
+
+
 def _full(_: ArtifactStore, __: bytes) -> str:
     raise OSError(28, "No space left on device")

@@ -2,6 +2,8 @@
 changes of jobs appear.
 """
 
+import os
+import resource
 import subprocess
 import sys
 import threading
@@ -51,6 +53,24 @@ def started() -> Iterator[Started]:
     yield every
     for child in every:
         module.end_child(child)
+
+
+def test_a_child_is_heard_without_a_free_descriptor(started: Started) -> None:
+    """What is missing after the charge loses what a job spent."""
+    children = Children(started.new_child)
+    run_a_job(children)
+    children.prepare()
+    free = os.dup(0)
+    os.close(free)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            os.dup(0)
+        assert children._answers(lambda: None)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert children.take() is started[1]
 
 
 def test_a_worker_that_ran_no_job_has_no_child(
