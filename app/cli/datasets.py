@@ -95,19 +95,21 @@ def _print(output: Output, answer: JsonMapping) -> None:
         has_options = any("option" in problem for problem in problems)
         with_options = " with all the options above" if has_options else ""
         output.say(f"if the file is read{with_options}:")
-    output.table(
-        ["column", "cells would be", "cells", "%", "first row"],
-        [
+    # what is refused is not looked at for what it would become
+    if answer["mapped"] or not problems:
+        output.table(
+            ["column", "cells would be", "cells", "%", "first row"],
             [
-                cells["name"],
-                _MAPPED[cells["problem"]],
-                cells["count"],
-                cells["percent"],
-                cells["row"],
-            ]
-            for cells in answer["mapped"]
-        ],
-        empty="no cell would be clamped, missing or unknown",
-    )
+                [
+                    cells["name"],
+                    _MAPPED[cells["problem"]],
+                    cells["count"],
+                    cells["percent"],
+                    cells["row"],
+                ]
+                for cells in answer["mapped"]
+            ],
+            empty="no cell would be clamped, missing or unknown",
+        )
     for reason, count in answer["dropped"].items():
         output.say(f"rows that would be dropped, {_DROPPED[reason]}: {count}")
