@@ -175,6 +175,8 @@ def test_a_process_that_dies_before_the_files_are_erased_leaves_them_to_the_next
     ):
         erase_due(scene.installation)
     assert _has_rows(scene)
+    records = scene.installation.home / "checkpoints" / "erasures"
+    assert (records / f"{scene.dataset_id}.dataset").exists(), "first of all"
     assert erase_due(scene.installation) == []
     tidy_rows(scene.installation)
     assert not _has_rows(scene)

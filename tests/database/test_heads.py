@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -413,6 +414,18 @@ def test_a_folder_that_cannot_be_written_any_more_is_tried_again(scene: Scene) -
     folder.unlink()
     heads.publish()
     assert _written(scene) == {scene.dataset_id: 2}
+
+
+@on_one_database
+def test_a_head_stays_until_a_newer_one_is_written(scene: Scene) -> None:
+    heads = Heads(scene.installation)
+    heads.publish()
+    before = _written(scene)
+    scene.submit(key="later")
+    store = type(scene.installation.heads)
+    with patch.object(store, "new", side_effect=OSError), pytest.raises(OSError):
+        heads.publish()
+    assert _written(scene) == before
 
 
 def test_jobs_end_although_the_folder_of_heads_cannot_be_written(scene: Scene) -> None:
