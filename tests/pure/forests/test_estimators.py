@@ -27,6 +27,7 @@ from sklearn.utils import estimator_checks
 
 from grovekeeper_forests.account import InProcessAccount, LimitExceeded, terms_of
 from grovekeeper_forests.contract.plan import Forest, UnlabelledPlan
+from grovekeeper_forests.data.schema import Schema
 from grovekeeper_forests.errors import ParameterInvalid
 from grovekeeper_forests.estimators import (
     BoostedPrivateRegressor,
@@ -36,7 +37,8 @@ from grovekeeper_forests.estimators import (
 )
 from grovekeeper_forests.privacy import events
 from grovekeeper_forests.privacy.events import Adjacency
-from grovekeeper_forests.releases.forest import draw, read
+from grovekeeper_forests.releases.forest import draw, price, read
+from tests.support.plans import request_for
 
 README = Path(__file__).parents[3] / "packages" / "forests" / "README.md"
 
@@ -333,6 +335,18 @@ def test_an_account_in_squared_mu_takes_jobs_with_a_delta_alone() -> None:
         BoostedPrivateTrees(1, schema=SCHEMA, account=InProcessAccount(9)).fit(
             FRAME, LABELS
         )
+
+
+def test_an_account_in_squared_mu_takes_no_plan_in_rho() -> None:
+    """The steps of ρ are about half as many for the same loss."""
+    account, delta = InProcessAccount(2, 1e-6), Fraction(1, 10**6)
+    request = request_for(
+        "nbrt", {}, Fraction(1), 1_000, accountant="zcdp", delta=delta
+    )
+    in_rho = price.plan(request, Schema.from_json(SCHEMA))
+    with pytest.raises(ParameterInvalid, match="delta: not-for-gdp"):
+        account.charge(in_rho)
+    assert account.spent == "0"
 
 
 def test_an_account_charges_in_no_fork(monkeypatch: pytest.MonkeyPatch) -> None:
