@@ -349,6 +349,10 @@ def test_an_account_in_squared_mu_takes_no_plan_in_rho() -> None:
     assert account.spent == "0"
 
 
+def test_the_limit_of_an_account_is_rounded_down() -> None:
+    assert InProcessAccount("1.0000000005").limit == "1"
+
+
 def test_an_account_charges_in_no_fork(monkeypatch: pytest.MonkeyPatch) -> None:
     """A fork has a copy of the account, which would be spent again."""
     account, planned = (
