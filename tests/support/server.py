@@ -16,6 +16,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -282,7 +283,7 @@ def declaration(**changes: object) -> dict[str, Any]:
     """A valid declaration with a new name."""
     return {
         "name": f"people-{secrets.token_hex(6)}",
-        "schema": SCHEMA,
+        "schema": deepcopy(SCHEMA),
         "budget": {"accountant": "pure", "epsilon": "100"},
         "public_size": 200,
     } | changes

@@ -499,7 +499,7 @@ def _run_and_end(
     *,
     stop: Stop,
 ) -> None:
-    failed = "the process of a paid job failed on this machine"
+    has_run = False
     try:
         durable_files.make_folder(task.folder)
         # Only ``stop.now`` ends the wait: the job is charged, so a first signal lets it
@@ -508,7 +508,7 @@ def _run_and_end(
             partial(located, installation, task, stop=stop), stopping=stop.now
         )
         run(local_task, lease)
-        failed = "the output of a paid job cannot be stored: the home or the store of models failed"
+        has_run = True
         lease.trees_done = task.n_trees
         # Without a name here, which would keep the bytes in memory through an outage.
         output = _answer(
@@ -520,8 +520,16 @@ def _run_and_end(
         _fail(installation, claim, reason=failure.reason, stop=stop)
     except OutputInvalid:
         _fail(installation, claim, reason=EndReason.FAILED, stop=stop)
-    except OSError as error:
-        _log.error(failed, extra={"code": errno.errorcode.get(error.errno or 0)})
+    except OSError:
+        if has_run:
+            _log.error(
+                "the output of a paid job cannot be stored: the home or the store of models failed"
+            )
+        else:
+            _log.error(
+                "the process of a paid job failed on this machine",
+                exc_info=True,
+            )
         _fail(installation, claim, reason=EndReason.FAILED, stop=stop)
     else:
         # The note comes first: if this worker is killed before the commit, a sweep
