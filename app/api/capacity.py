@@ -34,6 +34,7 @@ class Work(StrEnum):
     WRITE = "write"
     SUBMISSION = "submission"
     UPLOAD = "upload"
+    DECODING = "decoding"
     EXPORT = "export"
     CONVERSION = "conversion"
     PREDICTION = "prediction"
@@ -48,6 +49,8 @@ THREADS: Mapping[Work, int] = {
     Work.WRITE: limits.MAX_WRITES_AT_ONCE,
     Work.SUBMISSION: limits.MAX_SUBMISSIONS_AT_ONCE,
     Work.UPLOAD: limits.MAX_UPLOADS_AT_ONCE,
+    # no more than have a decoder, which uploads would take from others without turns
+    Work.DECODING: limits.MAX_DECODERS,
     Work.EXPORT: limits.MAX_EXPORTS_AT_ONCE,
     Work.CONVERSION: limits.MAX_CONVERSIONS_AT_ONCE,
     Work.PREDICTION: limits.MAX_PREDICTIONS_AT_ONCE,

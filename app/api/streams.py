@@ -283,7 +283,8 @@ async def receive_upload(
         store = partial(
             upload_rows, installation, caller, dataset_id, body, request=identity
         )
-        return await run(Work.UPLOAD, store)
+        work = Work.DECODING if terms.form.is_columnar else Work.UPLOAD
+        return await run(work, store)
 
 
 def _compared(body_sha256: bytes, dialect: Dialect) -> bytes:

@@ -176,8 +176,9 @@ MAX_UPLOAD_COLUMNS = 2 * MAX_FEATURES
 # Memory of the process that decodes an upload of Parquet or Arrow: a page, a record
 # batch and its dictionaries.
 DECODER_MEMORY_BYTES = 1024**3
-# Processes of one machine that decode uploads of Parquet or Arrow at the same time
-MAX_DECODERS = 2
+# Processes of one machine that decode uploads of Parquet or Arrow at the same time. A key
+# has one in an API process, so two keys with long uploads leave one to others.
+MAX_DECODERS = 3
 DECODER_CPU_S = 1_200  # Seconds of CPU time of the process that decodes an upload
 # Seconds after which a decoding process that sends nothing, or takes nothing, counts as
 # stuck

@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import httpx
+import pyarrow as pa
 import pytest
 
 from app.api import middleware, streams
@@ -20,9 +21,14 @@ from app.api.routes import datasets, keys, ledger, models
 from app.api.routes import training as training_routes
 from app.core import limits
 from app.core.errors import NotFound
+from app.datasets import admission
+from app.datasets.upload_bodies import BodyForm
+from tests.support.columnar import body_of
 from tests.support.databases import on_one_server
 from tests.support.server import CSV, Server, csv_rows, training
 from tests.support.set_limits import SetLimit
+
+ROWS = pa.table({"age": [1], "height": [1.5], "sex": ["Male"], "income": ["<=50K"]})
 
 N_KEYS = 9
 N_REQUESTS_OF_KEY = 4
@@ -46,6 +52,11 @@ def calls(
         Work.UPLOAD: lambda: http.post(
             f"/datasets/{dataset}/rows?again=true", content=csv_rows(3), headers=CSV
         ),
+        Work.DECODING: lambda: http.post(
+            f"/datasets/{dataset}/rows?again=true",
+            content=body_of(ROWS, BodyForm.PARQUET),
+            headers={"Content-Type": "application/vnd.apache.parquet"},
+        ),
         Work.EXPORT: lambda: http.get(f"/ledger/{dataset}/export"),
         Work.CONVERSION: lambda: http.get(f"/models/{model}/artifact?format=onnx"),
         Work.PREDICTION: lambda: http.post(
@@ -59,6 +70,7 @@ FUNCTIONS: dict[Work, tuple[Any, str]] = {
     Work.READ: (datasets.show, "list_datasets"),
     Work.WRITE: (training_routes, "quote"),
     Work.UPLOAD: (streams, "upload_rows"),
+    Work.DECODING: (admission, "decoder_seat"),
     Work.EXPORT: (ledger.history, "export_json_lines"),
     Work.CONVERSION: (models.models, "take_onnx"),
     Work.PREDICTION: (middleware, "predict"),
@@ -111,10 +123,13 @@ def test_work_that_blocks_leaves_threads_for_other_work(
                 assert entered.acquire(timeout=60), (
                     "the other keys have the other threads"
                 )
+            waiting = {blocked}
             # A converted file is sent by the threads that write exports.
-            waiting = (
-                {blocked, Work.CONVERSION} if blocked is Work.EXPORT else {blocked}
-            )
+            if blocked is Work.EXPORT:
+                waiting.add(Work.CONVERSION)
+            # one function stores both
+            if blocked is Work.UPLOAD:
+                waiting.add(Work.DECODING)
             others = [
                 request() for work, request in of_keys[0].items() if work not in waiting
             ]
