@@ -4,6 +4,7 @@ rows and the duration.
 A clock of the test runs only while somebody waits, and while the child of a job works.
 """
 
+import logging
 import subprocess
 import sys
 import threading
@@ -243,7 +244,16 @@ def test_a_paid_job_whose_rows_are_damaged_says_so_at_a_public_time(
     (file,) = people.files(run.scene.installation, run.scene.dataset_id)
     path = path_of(file)
     path.write_bytes(path.read_bytes()[:-1])
+    logged = list[int]()
+
+    def note(record: logging.LogRecord) -> bool:
+        if "damaged" in record.msg:
+            logged.append(round(run.clock.time - START - 50))
+        return True
+
+    caplog.handler.addFilter(note)
     run.work(until=100)
+    assert logged == [60], "when the child ended, would say how long it ran"
     assert (run.scene.job(job_id).state, run.times(job_id)) == ("failed", [0, 60])
     (line,) = (record for record in caplog.records if "damaged" in record.message)
     assert (line.levelname, line.__dict__["upload_id"]) == ("ERROR", path.stem)
