@@ -552,10 +552,12 @@ def _codes_of(labels: NDArray[Any], label: Label, classes: NDArray[Any]) -> Int3
         classes: as they were declared, by code.
 
     Raises:
-        ValueError: the labels are of another kind than the classes.
+        ValueError: all labels are missing, or of another kind than the classes.
     """
     if label.cuts or label.bounds:
         return codes_of_numbers(label, _numbers_of(labels))
+    if len(labels) and all(map(_is_missing, labels.tolist())):
+        raise ValueError("y has no label")
     kinds = {labels.dtype.kind}
     if labels.dtype == object:  # a list, or a column of pandas
         given = {type(each) for each in labels.tolist() if not _is_missing(each)}

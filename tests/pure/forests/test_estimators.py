@@ -470,6 +470,20 @@ def test_encoded_labels_are_refused_before_the_charge(
 
 
 @pytest.mark.parametrize(
+    "labels", [[None, None], [None, np.nan], np.array([np.nan]), pd.Series([pd.NA])]
+)
+def test_classes_that_are_all_missing_are_refused_before_the_charge(
+    labels: Any,
+) -> None:
+    account = InProcessAccount(1)
+    with pytest.raises(ValueError, match="y has no label"):
+        RandomPrivateForest(1, schema=SCHEMA, account=account).fit(
+            FRAME[: len(labels)], labels
+        )
+    assert account.spent == "0"
+
+
+@pytest.mark.parametrize(
     ("classes", "labels"),
     [
         ([0, 1], [0, 1.0]),
@@ -478,7 +492,6 @@ def test_encoded_labels_are_refused_before_the_charge(
         ([False, True], [np.True_, False]),
         ([False, True], pd.array([True, None], "boolean")),
         (["no", "yes"], [0, "yes"]),
-        (["no", "yes"], [None, np.nan]),
     ],
 )
 def test_labels_of_the_kind_of_the_classes_or_of_several_are_read(
