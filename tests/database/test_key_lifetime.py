@@ -15,8 +15,9 @@ from app.jobs import queue
 from app.jobs.states import EndReason, JobState
 from app.ledger import control, tables
 from app.services.authorization import authenticate, confirm, write_as
+from app.services.execution import finished
 from app.services.execution.charge import charge_claimed
-from app.services.execution.sweep import settle_overdue
+from app.services.execution.sweep import settle_overdue, tidy_jobs
 from app.services.jobs import show_jobs
 from app.services.keys import create_key, revoke_key, rotate_key
 from app.wire.keys import KeyIn, RotationIn
@@ -126,10 +127,24 @@ def test_a_job_that_nobody_claims_ends_with_the_key_of_its_submitter(
     assert settle_overdue(scene.installation) == 0
 
 
-def test_a_claimed_job_of_an_ended_key_ends_before_its_charge(scene: Scene) -> None:
+def test_a_claimed_job_of_an_ended_key_ends_before_its_charge(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also while the store does not answer, in which no job without a charge has a
+    note.
+    """
+
+    def unanswered(*_: object) -> None:
+        raise OSError
+
+    monkeypatch.setattr(finished, "read", unanswered)
     job_id, claim = submitted_and_claimed(scene)
+    folder = scene.installation.job_folder(job_id)
+    folder.mkdir(parents=True)
     revoke_key(scene.installation, ADMIN, OWNER.key_id)
     assert settle_overdue(scene.installation) == 1
+    tidy_jobs(scene.installation)
+    assert folder.is_dir(), "its worker looks for the end of its lease soon"
     assert scene.end(job_id) == ("failed", "revoked", ["reserve", "void"])
     with scene.installation.database.write() as session, pytest.raises(LeaseLost):
         queue.leased(session, claim)

@@ -73,9 +73,12 @@ def settle_overdue(installation: Installation) -> int:
     if not overdue:
         installation.late_leases.clear()
     n_ended = 0
-    for job_id in (*overdue, *orphans):
+    is_overdue = dict.fromkeys(orphans, False) | dict.fromkeys(overdue, True)
+    for job_id in is_overdue:
         with suppress(BalanceMismatch):  # other accounts' jobs go on
-            n_ended += _settle(installation, job_id, closed=closed)
+            n_ended += _settle(
+                installation, job_id, is_overdue=is_overdue[job_id], closed=closed
+            )
     return n_ended
 
 
@@ -88,7 +91,7 @@ def _of_ended_keys(at: datetime) -> Select[str]:
         JobRow.finished_at.is_(None),
     )
     # in any order, as jobs that are overdue
-    return query.order_by(func.random()).limit(100)
+    return query.order_by(func.random()).limit(limits.MAX_JOBS_ENDED_BY_A_SWEEP)
 
 
 def tidy_jobs(installation: Installation) -> None:
@@ -97,8 +100,8 @@ def tidy_jobs(installation: Installation) -> None:
     A job's folder exists until the job's last transaction has committed. So an artifact
     that was stored but not registered is found through the folder, whatever its age.
 
-    The worker of a job that somebody cancelled may be in the folder until its next look
-    at its lease, so that folder stays for the term of a lease. Without it, the worker
+    The worker of a job that somebody cancelled, or whose key ended, may be in the folder
+    until its next look at its lease, so that folder stays for the term of a lease. Without it, the worker
     would take the loss for a fault of its machine.
     """
     folder = installation.home / "jobs"
@@ -111,7 +114,7 @@ def tidy_jobs(installation: Installation) -> None:
                 continue
             row = session.get(JobRow, job_folder.name)
             left_since = installation.database.now(session) - term
-        if row is not None and _was_cancelled(row, after=left_since):
+        if row is not None and _may_be_in_use(row, after=left_since):
             continue
         # A folder without a job may be that of a database restored from a backup.
         if row is None or (row.kind in kinds.KINDS and kinds.KINDS[row.kind].is_file):
@@ -119,10 +122,10 @@ def tidy_jobs(installation: Installation) -> None:
         shutil.rmtree(job_folder, ignore_errors=True)
 
 
-def _was_cancelled(row: JobRow, *, after: datetime) -> bool:
+def _may_be_in_use(row: JobRow, *, after: datetime) -> bool:
     ended_at = row.finished_at
-    is_cancelled = row.state == JobState.CANCELLED
-    return is_cancelled and ended_at is not None and ended_at > after
+    was_taken = row.state == JobState.CANCELLED or row.charged_at is None
+    return was_taken and ended_at is not None and ended_at > after
 
 
 def _remove_unregistered(installation: Installation, job_folder: Path) -> None:
@@ -191,14 +194,19 @@ def tidy_artifacts(installation: Installation) -> None:
 
 
 def _settle(
-    installation: Installation, job_id: str, *, closed: Collection[str]
+    installation: Installation,
+    job_id: str,
+    *,
+    is_overdue: bool,
+    closed: Collection[str],
 ) -> bool:
     """Ends or requeues one overdue job, unless its worker resumed, and then says what
-    became of a paid job.
+    became of a paid job; ends another job whose key has ended, if it is not charged.
     """
     database = installation.database
     try:
-        note = finished.read(installation, job_id)
+        # A job that is not charged has none, whether the store answers or not.
+        note = finished.read(installation, job_id) if is_overdue else None
     except OSError:
         # nobody knows whether the job has an output; the next sweep asks again
         _log.warning(
@@ -215,7 +223,9 @@ def _settle(
             row.lease_until = min(row.lease_until, now + longest_lease)
         is_paid = row.state == JobState.RUNNING and row.charged_at is not None
         if is_paid:
-            is_settled = _end_paid(installation, session, row, note, at=now)
+            is_settled = is_overdue and _end_paid(
+                installation, session, row, note, at=now
+            )
         else:
             is_settled = _end_unpaid(installation, session, row, at=now, closed=closed)
     # after the commit: a sweep that is rolled back has ended no job

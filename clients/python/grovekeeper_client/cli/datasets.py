@@ -172,7 +172,7 @@ def init(
     output = call.output
     text = json.dumps(draft.declaration, indent=1, ensure_ascii=False) + "\n"
     if declaration is not None:
-        durable_files.write(declaration, text.encode("utf-8"))
+        durable_files.write(declaration, text.encode("utf-8"), existing="refuse")
     remarks = {name: list(map(vars, getattr(draft, name))) for name in _LISTS}
     output.answer({"declaration": draft.declaration, **remarks})
     if declaration is None:

@@ -674,7 +674,7 @@ def give(
 ) -> None:
     """Writes a text into a file, or prints it."""
     if file is not None:
-        durable_files.write(file, text.encode("utf-8"))
+        durable_files.write(file, text.encode("utf-8"), existing="refuse")
     if output.as_json:
         output.json(as_json)
     elif file is None:
