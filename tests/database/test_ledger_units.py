@@ -176,9 +176,11 @@ def test_the_largest_fitting_epsilon_is_computed_without_locks(
     opened(installation, accountant, cap=CAPS[accountant])
     asked, real = [], accountants.largest_that_fits
 
-    def remembering(name: str, room: int, delta: Fraction | None) -> Fraction:
+    def remembering(
+        name: str, room: int, delta: Fraction | None, *, least: int
+    ) -> Fraction:
         asked.append((room, delta))
-        return real(name, room, delta)
+        return real(name, room, delta, least=least)
 
     monkeypatch.setattr(accountants, "largest_that_fits", remembering)
     with pytest.raises(BudgetExceeded) as refused:

@@ -72,7 +72,7 @@ def _jobs() -> list[dict[str, Any]]:
     """Jobs of every state, age and lease; some of them waited less than their age."""
     rows = list[dict[str, Any]]()
     for state, age, lease in itertools.product(JobState, AGES, LEASES):
-        for waits_since in {NOW - age, max(NOW - age, NOW - IN_QUEUE)}:
+        for waits_since in dict.fromkeys((NOW - age, max(NOW - age, NOW - IN_QUEUE))):
             fields = {"lease_until": lease, "waits_since": waits_since}
             rows.append(_job(len(rows), state, age, **fields))
     return rows
@@ -82,7 +82,7 @@ JOBS = _jobs()
 READS = [
     (row["id"], dataset)
     for number, row in enumerate(JOBS)
-    for dataset in {row["dataset_id"], DATASETS[number // 2 % 3]}
+    for dataset in dict.fromkeys((row["dataset_id"], DATASETS[number // 2 % 3]))
 ]
 
 

@@ -37,15 +37,17 @@ FILE = Path(__file__).parents[1] / "golden" / "forests.json"
 SHAPE = {"n_estimators": 4, "max_depth": 3}
 _NUMBERS: dict[str, Any] = {
     "at_once": 1,
+    "bins_share": "0.3",
     "exploration": "0.3",
     "feature_share": "0.3",
     "kept_features": "0.5",
     "kept_splits": "0.5",
-    "labelled_share": "0.5",
+    "labelled_share": "0.01",
     "level_ratio": "0.8",
     "max_depth": 0,
-    "min_rows": 40,
+    "min_rows": 100,
     "n_bins": 5,
+    "n_estimators": 2,
     "n_layers": 3,
     "n_teachers": 3,
     "shift": "0.6",
@@ -85,8 +87,9 @@ def wide_rows(seed: int) -> SanitisedRows:
 
 
 def cases() -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Algorithm, accountant and parameters: every account, both protections, and every
-    value of each parameter on one account.
+    """Algorithm, accountant and parameters: every account, both protections, and on one
+    account every choice of each parameter, or another value of a number, with the
+    choices that the parameter needs.
     """
     for slug in catalogue.BY_SLUG:
         algorithm = catalogue.algorithm(slug)
@@ -96,11 +99,13 @@ def cases() -> Iterator[tuple[str, str, dict[str, Any]]]:
             yield slug, accountant, {"size": MANY, "max_rows": 2}
             yield slug, accountant, {"schema": WIDE, "size": MANY, "strength": 40}
         for parameter in algorithm.parameters:
-            values = getattr(parameter, "choices", None) or [
-                _NUMBERS[name] for name in [parameter.name] if name in _NUMBERS
-            ]
+            needed = dict([parameter.only_with] if parameter.only_with else [])
+            if parameter.name == "labelled_share":  # from which the depth follows
+                needed["max_depth"] = None
+            values = getattr(parameter, "choices", None) or [_NUMBERS[parameter.name]]
             for value in values:
-                yield slug, algorithm.accountants[0], {parameter.name: value}
+                given = {**needed, parameter.name: value}
+                yield slug, algorithm.accountants[0], given
         if algorithm.predicts_numbers:
             yield slug, algorithm.accountants[0], {"schema": NUMBERS}
 

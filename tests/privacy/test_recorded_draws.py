@@ -330,6 +330,8 @@ def planned(
         "adjacency": adjacency,
         "max_rows": max_rows,
     }
+    # None leaves the choice to the public rules
+    shape = {name: value for name, value in shape.items() if value is not None}
     request = request_for(slug, shape, epsilon, size, **terms)  # type: ignore[arg-type]
     return forest_price.plan(request, SCHEMA if schema is None else schema)
 

@@ -2,7 +2,7 @@
 those of the stored digests.
 
 :mod:`tests.database.test_golden` compares what whole jobs release, at the parameters of
-a default; here every value of every parameter grows. A difference is a change of what
+a default; here every choice of a parameter grows, and another value of every number. A difference is a change of what
 leaves: where that is meant, ``python -m tests.privacy.stored_forests`` writes the
 digests again.
 """

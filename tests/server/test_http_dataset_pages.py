@@ -365,7 +365,10 @@ def test_the_page_of_jobs_is_filtered_by_kind_and_submitter(
     assert by_admin not in page.text
     assert '<input type="hidden" name="state" value="queued">' in page.text
     assert found(kind="profile") == 0
-    assert "matches" in browser.get("/ui/jobs?kind=profile").text
+    assert (
+        "matches"
+        in browser.get("/ui/jobs", params={"dataset": dataset, "kind": "profile"}).text
+    )
 
 
 def test_a_page_of_a_queued_job_says_why_no_worker_may_start_it(
