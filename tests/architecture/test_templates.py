@@ -2,6 +2,7 @@
 no computation. The modules beside them prepare what a template prints.
 """
 
+import re
 from pathlib import Path
 
 from jinja2 import Environment, nodes
@@ -46,3 +47,21 @@ def test_a_template_computes_nothing() -> None:
         assert computed == [], template.name
         filters = {node.name for node in parsed.find_all(nodes.Filter)}
         assert filters <= WRITING_FILTERS, template.name
+
+
+def test_a_search_that_is_sent_whole_refuses_a_key_in_each_field_of_text() -> None:
+    """The address of a search is logged by proxies: a key that was pasted there leaks.
+    A form with ``data-live`` is sent while somebody types, before a browser checks it.
+    """
+    checked = 0
+    for template in TEMPLATES:
+        text = template.read_text("utf-8")
+        for form in re.findall(r'(?s)<form method="get"[^>]*>.*?</form>', text):
+            if " data-live>" in form.partition("\n")[0]:
+                continue
+            fields = re.findall(r"(?s)<input .*?>", form)
+            for field in fields:
+                if 'type="hidden"' not in field and 'type="date"' not in field:
+                    assert "{{ no_secret() }}" in field, (template.name, field)
+                    checked += 1
+    assert checked > 7

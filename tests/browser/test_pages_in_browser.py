@@ -207,7 +207,7 @@ def test_a_job_is_followed_from_the_quote_to_the_prediction(
         page.get_by_label("Name", exact=True).last.fill("readmitted")
         page.get_by_label("Classes").fill("no\nyes")
         page.get_by_role("button", name="Next: the budget").click()
-        page.get_by_label("ε for the whole life", exact=True).fill("2")
+        page.get_by_label("The cap for the whole life", exact=True).fill("2")
         expect(page.locator("#promise")).to_contain_text("guesses right at most 89 %")
         assert _violations(page) == []
         page.get_by_role("button", name="Next: the review").click()

@@ -114,6 +114,18 @@ def test_a_cap_is_typed_in_the_unit_of_its_account(
     assert balance["cap"] == {"zcdp": "0.125", "gdp": "0.015625"}[accountant]
 
 
+def test_a_population_with_a_pure_account_takes_no_cap_in_another_unit(
+    idle_server: Server,
+) -> None:
+    browser = signed_in(idle_server, idle_server.admin)
+    name = f"people-{secrets.token_hex(4)}"
+    form = {"name": name, "accountant": "pure", "epsilon": "2", "cap_unit": "own"}
+    refused = browser.post("/ui/populations", data=form)
+    assert refused.status_code == 422
+    assert "ρ is of zcdp accounts and μ of gdp accounts" in refused.text
+    assert name not in browser.get("/ui/populations").text
+
+
 def test_administration_is_for_admins_alone(idle_server: Server) -> None:
     other = idle_server.caller("owner", "auditor")
     browser, admin = (
@@ -437,7 +449,7 @@ def test_a_person_is_erased_from_the_chosen_members_and_the_page_is_the_receipt(
 
     unchecked = browser.post(form, data={"unit": "ann", field: "yes"})
     assert unchecked.status_code == 422
-    assert "identity: Needed." in unchecked.text
+    assert "Tick that the identity of the person was checked." in unchecked.text
     checked = {"identity": "yes"}
     misspelt = browser.post(form, data={"unit": " ", field: "yes"} | checked)
     assert misspelt.status_code == 422

@@ -365,10 +365,10 @@ def test_the_page_of_jobs_is_filtered_by_kind_and_submitter(
     assert by_admin not in page.text
     assert '<input type="hidden" name="state" value="queued">' in page.text
     assert found(kind="profile") == 0
-    assert (
-        "matches"
-        in browser.get("/ui/jobs", params={"dataset": dataset, "kind": "profile"}).text
-    )
+    none = {"dataset": dataset, "state": "queued", "kind": "profile"}
+    shown = browser.get("/ui/jobs", params=none).text
+    assert "matches" in shown
+    assert f'<a href="?dataset={dataset}&amp;state=queued">Show all</a>' in shown
 
 
 def test_a_page_of_a_queued_job_says_why_no_worker_may_start_it(
@@ -430,7 +430,7 @@ def test_one_person_is_erased_from_a_dataset_by_form(idle_server: Server) -> Non
     assert "Value of the column patient" in text_of(browser.get(path))
     unchecked = browser.post(path, data={"unit": "ann"})
     assert unchecked.status_code == 422
-    assert "identity: Needed." in unchecked.text
+    assert "Tick that the identity of the person was checked." in unchecked.text
     checked = {"identity": "yes"}
     absent = browser.post(path, data={"unit": "secret-name"} | checked)
     assert absent.status_code == 404

@@ -279,6 +279,18 @@ def test_a_cap_may_be_typed_in_the_unit_of_the_account(
 
 
 @on_one_idle_server
+def test_a_pure_account_takes_no_cap_in_another_unit(idle_server: Server) -> None:
+    browser = signed_in(idle_server, idle_server.admin)
+    dictionary = _dictionary(budget={"accountant": "pure", "epsilon": "1"})
+    read = browser.post(PATH, data={"go": "read", "dictionary": dictionary})
+    page = browser.post(PATH, data={**form_fields(read.text), "go": "budget"})
+    own = {**form_fields(page.text), "cap_unit": "own", "go": "review"}
+    refused = browser.post(PATH, data=own)
+    assert refused.status_code == 422
+    assert _problem(refused.text, "epsilon").startswith("ρ is of zcdp accounts")
+
+
+@on_one_idle_server
 def test_fields_that_nobody_touched_have_no_problem_yet(idle_server: Server) -> None:
     browser = signed_in(idle_server, idle_server.admin)
     begun = browser.get(PATH)

@@ -42,7 +42,7 @@ def person(form: Form) -> JsonObject:
         InvalidRequest: nobody ticked that the identity of the person was checked.
     """
     if form.get("identity") != "yes":
-        raise InvalidRequest.at("/identity", "required")
+        raise InvalidRequest.at("/identity", "not-ticked")
     return {
         "unit": form.get("unit", ""),
         "reference": typed(form, "reference") or None,
@@ -51,11 +51,12 @@ def person(form: Form) -> JsonObject:
 
 def cap_field(form: Form, accountant: str, epsilon: str = "epsilon") -> str:
     """The field of a request that takes the cap of a form: an ε, or the ρ or the μ of
-    the account where the form says so.
+    the account where the form says so. A pure account has neither: its request is
+    refused.
     """
     if form.get("cap_unit") != "own":
         return epsilon
-    return {"zcdp": "rho", "gdp": "mu"}.get(accountant, epsilon)
+    return "rho" if accountant == "zcdp" else "mu"
 
 
 def typed(form: Form, name: str) -> str:

@@ -128,7 +128,7 @@ def show_account(
 )
 def change_cap(visit: Visit, form: Form, account: str) -> str:
     """Lower or raise the cap of an account."""
-    unit = cap_field(form, form.get("accountant", ""), "cap")
+    unit = cap_field(form, typed(form, "accountant"), "cap")
     body = checked(CapIn, {unit: typed(form, "cap"), "reason": typed(form, "reason")})
     balances.change_cap(*visit.by, account, body, request=identity(visit, form))
     return f"/ui/ledger/{account}"

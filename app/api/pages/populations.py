@@ -34,10 +34,12 @@ def list_populations(visit: Visitor, page: Page) -> Response:
 @acts(population_pages, "", lambda refused: list_populations(refused, PageRequest()))
 def open_population(visit: Visit, form: Form) -> str:
     """Open a population with a budget."""
+    accountant = typed(form, "accountant")
     budget = {
-        name: text for name in ("accountant", "delta") if (text := typed(form, name))
+        "accountant": accountant,
+        cap_field(form, accountant): typed(form, "epsilon"),
+        "delta": typed(form, "delta") or None,
     }
-    budget[cap_field(form, budget.get("accountant", ""))] = typed(form, "epsilon")
     body = checked(PopulationIn, {"name": typed(form, "name"), "budget": budget})
     populations.open_population(*visit.by, body, request=identity(visit, form))
     return "/ui/populations"

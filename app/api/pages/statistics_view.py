@@ -240,7 +240,7 @@ def shown_table(table: StatisticsTableOut) -> ShownTable:
             len(table.rows),
             table.resolution,
             table.rank_error,
-            table.unit,
+            table.rows[0].low,
         )
     return ShownTable(
         title=f"{title[:1].upper()}{title[1:]}",

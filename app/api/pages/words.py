@@ -155,6 +155,7 @@ def field_problem(problem: str, accepted: Sequence[str] | None = None) -> str:
 _FIELD_PROBLEMS: Mapping[str, str] = {
     "required": "Needed.",
     "missing": "Needed.",
+    "not-ticked": "Tick that the identity of the person was checked.",
     "empty": "Must not be empty.",
     "too-few": "Needs more values.",
     "one-of-these": "State an ε or an error, not both.",

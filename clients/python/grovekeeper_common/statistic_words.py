@@ -96,7 +96,11 @@ def error_of_some_rows(at_size: float | None) -> str:
 
 
 def error_of_quantiles(
-    column: str, n_numbers: int, resolution: float, rank_error: float, unit: str = ""
+    column: str,
+    n_numbers: int,
+    resolution: float,
+    rank_error: float,
+    low: float | str = 0.0,
 ) -> str:
     """What is known of quantiles, as sentences.
 
@@ -104,13 +108,13 @@ def error_of_quantiles(
         n_numbers: of the table.
         resolution: the widest cell from which a number is selected.
         rank_error: of the cells, in rows.
-        unit: of the column, where the answer states it; named if it is ``days``.
+        low: of one of the numbers, where they are known: a text if they are dates.
     """
     of = f"one value of {column}"
     if resolution > 0:
         width = error_in_words(resolution)
-        if unit == "days":
-            width = f"{width} days"
+        if isinstance(low, str):
+            width += " day" if width == "1" else " days"
         of = f"the middle of a cell of {column} that is at most {width} wide"
     rows = f"± {error_in_words(rank_error)} rows"
     if n_numbers == 1:

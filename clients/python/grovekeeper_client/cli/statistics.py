@@ -363,10 +363,10 @@ def show_table(output: Output, table: JsonObject, *, indent: int = 0) -> None:
     if is_ranked:
         known = error_of_quantiles(
             table["table"]["column"],
-            len(table["rows"]),
+            len(rows),
             table["resolution"],
             table["rank_error"],
-            table["unit"],
+            table["rows"][0]["low"],
         )
         output.say(margin + known)
     if counts[1:]:
