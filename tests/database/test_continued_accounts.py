@@ -168,7 +168,7 @@ def test_an_unused_account_that_is_closed_keeps_its_highest_cap(
 
 
 def test_a_member_that_continues_another_adds_no_second_highest_cap(
-    installation: Installation,
+    installation: Installation, set_limit: SetLimit
 ) -> None:
     with installation.database.write() as session:
         opened(session, "ds_1", like=ZCDP, cap=100)
@@ -179,8 +179,10 @@ def test_a_member_that_continues_another_adds_no_second_highest_cap(
         assert accounts.continue_account(
             session, "ds_2", "ds_1", population_id="pop_a", actor=OWNER.key_id
         )
+        set_limit("MAX_STEPS", before)
         join(session, "ds_2")
         assert statements.highest_cap(session, "pop_a").amount.steps == before
+        set_limit("MAX_STEPS", 2 * before)
         account(session, "ds_3", like=ZCDP)
         reserve(session, "ds_3", 30, "jb_2")
         join(session, "ds_3")

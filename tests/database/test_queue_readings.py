@@ -284,7 +284,11 @@ def test_decisions_are_listed_in_order_of_datasets_and_those_of_other_jobs_stay_
     }
 
 
-def test_a_claim_holds_one_job_for_the_term_of_its_lease(session: Session) -> None:
+@pytest.mark.parametrize("closed", [(), ("ds_closed", "ds_third")])
+def test_a_claim_holds_one_job_for_the_term_of_its_lease(
+    session: Session, closed: tuple[str, ...]
+) -> None:
+    held_up = set(_ids(_reading(*closed)))
     row = next(
         row
         for job in JOBS
@@ -294,9 +298,9 @@ def test_a_claim_holds_one_job_for_the_term_of_its_lease(session: Session) -> No
     row.reason = "no-room"
     session.flush()
     ids = [job["id"] for job in JOBS if job["state"] == "queued"]
-    assert queue.has_queued(session)
+    assert queue.has_queued(session, closed=closed)
     n_claims = 0
-    while claim := queue.claim(session, at=NOW, ttl_s=TTL_S):
+    while claim := queue.claim(session, at=NOW, ttl_s=TTL_S, closed=closed):
         n_claims += 1
         held = queue.leased(session, claim)
         assert held.id in ids
@@ -311,7 +315,10 @@ def test_a_claim_holds_one_job_for_the_term_of_its_lease(session: Session) -> No
             queue.job(session, job["id"]).trees_done == 3 for job in others[::20]
         )
     free = [job for job in JOBS if job["state"] == "queued" and not job["lease_until"]]
-    assert n_claims == len(free)
+    assert n_claims == len([job for job in free if job["id"] not in held_up])
+    assert {"ds_third"} in [
+        {dataset for id_, dataset in READS if id_ == job["id"]} for job in free
+    ]
 
 
 def test_workers_that_were_seen_lately_are_counted_and_dead_ones_forgotten(

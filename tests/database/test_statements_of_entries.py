@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy.orm import Session
 
 from app.core import stamps
+from app.core.errors import QuotaExceeded
 from app.ledger import accounts, kept_states, populations, rules, statements, tables
 from app.ledger import reservations as ledger
 from app.ledger.statements import DeltaBalance, EntryFilter, Spent
@@ -375,3 +376,21 @@ def test_the_rules_of_one_account_limit_no_other(session: Session) -> None:
         1,
         "largest_job",
     )
+    parts = [
+        ledger.NewReservation(name, 2, WHOLE, EVENT, "jb_9")
+        for name in ("ds_account", "ds_other")
+    ]
+    reserving.reserve(session, parts[:1], actor="key_a")
+    with pytest.raises(QuotaExceeded):
+        reserving.reserve(session, parts, actor="key_a")
+
+
+def test_what_pays_for_no_job_of_a_unit_is_named_as_nothing(session: Session) -> None:
+    unit = {"column": "patient", "max_rows": 1_000, "form": "text"}
+    for cap in (999, 1_000):
+        account(session, f"ds_{cap}", privacy_unit=unit, cap=cap)
+    largest = [
+        statements.balance(session, name).largest_that_fits
+        for name in ("ds_999", "ds_1000")
+    ]
+    assert largest == ["0", "0.000001"]
