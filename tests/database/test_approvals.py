@@ -355,12 +355,18 @@ def test_a_quote_says_that_a_job_needs_an_approval(guarded: Scene) -> None:
         assert (quote.fits, quote.needs_approval) == (True, needs)
 
 
-@on_one_database
-def test_each_dataset_of_a_job_is_approved_by_its_owner(scene: Scene) -> None:
+def _pair_of_two_owners(scene: Scene) -> Pair:
+    """Two datasets whose jobs wait for approvals; the second has another owner, too."""
     pair = Pair.beside(scene)
     for place in (pair.first, pair.second):
         set_rules(place, approval_above="0.001")
     grant(pair.second, "owner")
+    return pair
+
+
+@on_one_database
+def test_each_dataset_of_a_job_is_approved_by_its_owner(scene: Scene) -> None:
+    pair = _pair_of_two_owners(scene)
     job_id = pair.submit(key="a")
     assert decided(pair.second, job_id, "approve", by=SECOND).state == "waiting"
     with pytest.raises(NotWaiting):
@@ -379,10 +385,7 @@ def test_each_dataset_of_a_job_is_approved_by_its_owner(scene: Scene) -> None:
 def test_an_owner_of_one_dataset_of_a_job_is_shown_no_part_on_another(
     scene: Scene,
 ) -> None:
-    pair = Pair.beside(scene)
-    for place in (pair.first, pair.second):
-        set_rules(place, approval_above="0.001")
-    grant(pair.second, "owner")
+    pair = _pair_of_two_owners(scene)
     pair.submit(key="a")
     (listed,) = list_approvals(scene.installation, SECOND, PageRequest()).approvals
     assert [part.dataset for part in listed.parts] == [pair.second.dataset_id]
@@ -392,10 +395,7 @@ def test_an_owner_of_one_dataset_of_a_job_is_shown_no_part_on_another(
 def test_a_decision_for_two_datasets_is_shown_to_owners_of_both_alone(
     scene: Scene,
 ) -> None:
-    pair = Pair.beside(scene)
-    for place in (pair.first, pair.second):
-        set_rules(place, approval_above="0.001")
-    grant(pair.second, "owner")
+    pair = _pair_of_two_owners(scene)
     job_id = pair.submit(key="a")
     decided(pair.first, job_id, "approve", by=ADMIN)
     assert list_decisions(scene.installation, SECOND) == []

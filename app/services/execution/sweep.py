@@ -1,5 +1,5 @@
-"""Ends jobs of dead workers and expired jobs, and removes files that no database row
-refers to (the sweeper).
+"""Ends jobs of dead workers, expired jobs and uncharged jobs of keys that have ended,
+and removes files that no database row refers to (the sweeper).
 
 Each job is ended in its own transaction, which first reads the job again under its
 lock, because the job's worker may have resumed.
