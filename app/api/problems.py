@@ -179,6 +179,9 @@ INFERENCE_PATHS = "/v2"
 INTERNAL = ProblemType(500, "internal", "Something broke")
 _UNEXPECTED = "an internal error; quote the request id"
 
+OF_A_KEY = (errors.Unauthenticated, errors.TooManyRequests, errors.Unavailable)
+"""What every call with a key can answer."""
+
 JSON_BODY = (
     errors.MalformedRequest,
     errors.BodyTooSlow,
@@ -402,16 +405,13 @@ def _methods_of(request: Request) -> list[str]:
 
 
 def documented(
-    *kinds: type[GrovekeeperError], needs_key: bool = True
+    kinds: Iterable[type[GrovekeeperError]],
 ) -> dict[int | str, JsonObject]:
     """Return the OpenAPI ``responses`` of a route: every problem of the route, by
     status.
     """
-    keyed = (errors.Unauthenticated, errors.TooManyRequests, errors.Unavailable)
     # No call reads a head that is too long, or an unknown query parameter.
     every_kind = {*kinds, errors.MalformedRequest, errors.InvalidRequest}
-    if needs_key:
-        every_kind.update(keyed)
     problems = {INTERNAL, *(PROBLEMS[kind] for kind in every_kind)}
     rows = sorted(problems, key=lambda row: (row.status, row.slug))
     result: dict[int | str, JsonObject] = {}

@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache, partial
-from inspect import iscoroutinefunction
+from inspect import iscoroutinefunction, signature
 from time import monotonic
 from typing import Annotated, Any, TypeAlias, TypeVar, cast
 
@@ -34,9 +34,12 @@ from app.api.capacity import Work, capacities, is_administration
 from app.core import json_text, limits
 from app.core.errors import (
     BodyTooSlow,
+    ChangedMeanwhile,
     FieldProblem,
     IdempotencyKeyMissing,
     InvalidRequest,
+    NotFound,
+    RoleMissing,
     TooLarge,
     UnsupportedMediaType,
 )
@@ -47,6 +50,8 @@ from app.services.ledger.heads import Heads
 from app.services.pagination import PageRequest
 from app.wire.base import NO_CONTROLS, is_secret
 from app.wire.datasets import PUBLIC_NAME
+from grovekeeper_common.json_types import JsonObject
+from grovekeeper_forests.errors import GrovekeeperError
 
 CHARSETS = frozenset({"utf-8", "utf8", "us-ascii", "ascii"})
 _JSON_TYPES = ["application/json, with charset=utf-8 or without a charset"]
@@ -112,6 +117,28 @@ def limited(
     return declare
 
 
+@dataclass(frozen=True)
+class _Problems:
+    kinds: tuple[type[GrovekeeperError], ...] = ()
+    any_role: bool = False
+
+
+def raises(
+    *kinds: type[GrovekeeperError], any_role: bool = False
+) -> Callable[[_Endpoint], _Endpoint]:
+    """Document problems of an endpoint that neither its path nor its arguments tell.
+
+    Args:
+        any_role: whoever may know what the path names may call the endpoint.
+    """
+
+    def declare(endpoint: _Endpoint) -> _Endpoint:
+        endpoint.__dict__["_problems"] = _Problems(kinds, any_role)
+        return endpoint
+
+    return declare
+
+
 class BodyRequest(Request):
     """A request whose body arrives by an :class:`Incoming`.
 
@@ -139,8 +166,21 @@ class BodyRequest(Request):
 
 class BodyRoute(APIRoute):
     """A route whose body is read only for callers who may send it, within the limits of
-    its kind.
+    its kind. Documents the problems of the route.
     """
+
+    def __init__(
+        self,
+        path: str,
+        endpoint: Callable[..., Any],
+        *,
+        responses: dict[int | str, JsonObject],
+        **options: Any,
+    ) -> None:
+        documented = _documented(path, endpoint)
+        super().__init__(
+            path, endpoint, responses={**responses, **documented}, **options
+        )
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handler = super().get_route_handler()
@@ -179,6 +219,32 @@ class BodyRoute(APIRoute):
                 return await handler(counted)
 
         return handle
+
+
+def _documented(path: str, endpoint: Callable[..., Any]) -> dict[int | str, JsonObject]:
+    """The problems of a route: those that its path and its arguments tell, and those
+    that the endpoint states.
+    """
+    stated: _Problems = endpoint.__dict__.get("_problems", _Problems())
+    limits_here: _Limits = endpoint.__dict__.get("_limits", _Limits())
+    parameters = signature(endpoint).parameters
+    taken = [parameter.annotation for parameter in parameters.values()]
+    kinds = list(stated.kinds)
+    if "{" in path:
+        kinds.append(NotFound)
+    if limits_here.needs or ("{" in path and not stated.any_role):
+        kinds.append(RoleMissing)
+    if By in taken or Caller in taken:
+        kinds += problems.OF_A_KEY
+    if "body" in parameters:
+        kinds += problems.JSON_BODY
+    if Precondition in taken:
+        kinds.append(ChangedMeanwhile)
+    if OptionalIdempotency in taken:
+        kinds += problems.REPEATABLE
+    if Idempotency in taken:
+        kinds += problems.SPENDING
+    return problems.documented(kinds)
 
 
 Router = partial(APIRouter, route_class=BodyRoute)

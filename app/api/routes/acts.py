@@ -6,8 +6,7 @@ from fastapi import Query, Request
 from fastapi.responses import PlainTextResponse, StreamingResponse
 
 from app.api.capacity import Work
-from app.api.problems import documented
-from app.api.requests import By, KeptHeads, Page, Router, limited
+from app.api.requests import By, KeptHeads, Page, Router, limited, raises
 from app.api.streams import exported
 from app.core.errors import NotFound, RoleMissing
 from app.services.ledger import audit
@@ -17,7 +16,8 @@ from app.wire.base import Reference
 audit_routes = Router(prefix="/audit", tags=["audit"])
 
 
-@audit_routes.get("", responses=documented(RoleMissing, NotFound))
+@audit_routes.get("")
+@raises(RoleMissing, NotFound)
 def list_acts(
     by: By, page: Page, dataset: Annotated[Reference | None, Query()] = None
 ) -> ActList:
@@ -35,10 +35,10 @@ def list_acts(
             "description": "A header line, then every act.",
             "content": {"application/x-ndjson": {}},
         },
-        **documented(RoleMissing),
     },
 )
 @limited(work=Work.EXPORT)
+@raises(RoleMissing)
 def export_acts(request: Request, by: By) -> StreamingResponse:
     """Export every administrative act, for `grovekeeper verify`."""
     return exported(request, audit.export_acts(*by), "acts.jsonl")
@@ -48,8 +48,8 @@ def export_acts(request: Request, by: By) -> StreamingResponse:
     "/checkpoint",
     summary="Show Checkpoint Of Acts",
     response_class=PlainTextResponse,
-    responses=documented(RoleMissing),
 )
+@raises(RoleMissing)
 def show_head(by: By, heads: KeptHeads) -> str:
     """Show the signed head of the administrative acts, as a signed note."""
     return audit.show_checkpoint_of_acts(*by, signer=heads.signer)

@@ -4,9 +4,7 @@ from typing import Annotated, TypeAlias
 
 from fastapi import Path, Response
 
-from app.api.problems import JSON_BODY, documented
-from app.api.requests import By, Page, Precondition, Router, with_etag
-from app.core.errors import ChangedMeanwhile, InvalidRequest, NotFound, RoleMissing
+from app.api.requests import By, Page, Precondition, Router, raises, with_etag
 from app.services import models
 from app.wire.aliases import AliasHistory, AliasIn, AliasList, AliasName, AliasOut
 
@@ -16,7 +14,8 @@ alias_routes = Router(prefix="/datasets/{dataset}/aliases", tags=["models"])
 _Alias: TypeAlias = Annotated[AliasName, Path()]
 
 
-@alias_routes.get("", responses=documented(NotFound))
+@alias_routes.get("")
+@raises(any_role=True)
 def list_aliases(by: By, dataset: str, page: Page) -> AliasList:
     """List the aliases of the dataset's models. `dataset@alias` stands wherever a
     model's id does.
@@ -24,7 +23,7 @@ def list_aliases(by: By, dataset: str, page: Page) -> AliasList:
     return models.list_aliases(*by, dataset, page)
 
 
-@alias_routes.get("/{alias}", responses=documented(NotFound, RoleMissing))
+@alias_routes.get("/{alias}")
 def show_alias(
     by: By, dataset: str, alias: _Alias, page: Page, response: Response
 ) -> AliasHistory:
@@ -37,7 +36,6 @@ def show_alias(
 
 @alias_routes.put(
     "/{alias}",
-    responses=documented(NotFound, RoleMissing, ChangedMeanwhile, *JSON_BODY),
 )
 def put_alias(
     by: By,
@@ -57,7 +55,6 @@ def put_alias(
 @alias_routes.delete(
     "/{alias}",
     status_code=204,
-    responses=documented(NotFound, RoleMissing, ChangedMeanwhile, InvalidRequest),
 )
 def delete_alias(by: By, dataset: str, alias: _Alias, condition: Precondition) -> None:
     """Remove an alias. Its model and its history stay."""

@@ -1,12 +1,9 @@
 """Defines the routes of approvals."""
 
-from app.api.problems import JSON_BODY, documented
-from app.api.requests import By, Page, Router
+from app.api.requests import By, Page, Router, raises
 from app.core.errors import (
     BalanceMismatch,
-    NotFound,
     NotWaiting,
-    RoleMissing,
     SameSubmitter,
     SubmitterRevoked,
 )
@@ -16,7 +13,7 @@ from app.wire.approvals import ApprovalList, ApprovalOut, DecisionIn
 approval_routes = Router(prefix="/approvals", tags=["approvals"])
 
 
-@approval_routes.get("", responses=documented())
+@approval_routes.get("")
 def list_approvals(by: By, page: Page) -> ApprovalList:
     """List the jobs that wait for a decision about a dataset that the key owns, oldest
     first.
@@ -26,16 +23,8 @@ def list_approvals(by: By, page: Page) -> ApprovalList:
 
 @approval_routes.post(
     "/{job_id}",
-    responses=documented(
-        NotFound,
-        RoleMissing,
-        SameSubmitter,
-        NotWaiting,
-        SubmitterRevoked,
-        BalanceMismatch,
-        *JSON_BODY,
-    ),
 )
+@raises(SameSubmitter, NotWaiting, SubmitterRevoked, BalanceMismatch)
 def decide_job(by: By, job_id: str, body: DecisionIn) -> ApprovalOut:
     """Approve or reject a waiting job: an owner other than its submitter decides. A
     rejection voids the reservation, as does the approval of a job whose submitter may not train any more.

@@ -5,7 +5,7 @@ import json
 from fastapi import Response
 
 from app.access.grants import Role
-from app.api.problems import JSON_BODY, REPEATABLE, documented
+from app.api.problems import JSON_BODY
 from app.api.requests import (
     Body,
     By,
@@ -15,13 +15,13 @@ from app.api.requests import (
     Precondition,
     Router,
     limited,
+    raises,
     sent,
     with_etag,
 )
 from app.core.errors import (
     AccountDiffers,
     BalanceMismatch,
-    ChangedMeanwhile,
     DatasetDeleted,
     DeclarationFixed,
     NameTaken,
@@ -58,9 +58,9 @@ _DECLARING = (
     "",
     status_code=201,
     response_model=DatasetOut,
-    responses=documented(*_DECLARING, *REPEATABLE),
 )
 @limited(body=Body.DECLARATION, needs=Role.OWNER)
+@raises(*_DECLARING)
 def declare_dataset(by: By, body: DatasetIn, request: OptionalIdempotency) -> Response:
     """Declare a dataset: public schema, lifetime budget, partitions. The calling key
     becomes its owner.
@@ -73,14 +73,15 @@ def declare_dataset(by: By, body: DatasetIn, request: OptionalIdempotency) -> Re
     return response
 
 
-@declaration_routes.post("", responses=documented(*_DECLARING))
+@declaration_routes.post("")
 @limited(body=Body.DECLARATION, needs=Role.OWNER)
+@raises(*_DECLARING)
 def check_declaration(by: By, body: DatasetIn) -> DeclarationOut:
     """Check a declaration by the rules of `POST /datasets`, and store nothing."""
     return declare.check_declaration(*by, body)
 
 
-@dataset_routes.get("", responses=documented())
+@dataset_routes.get("")
 def list_datasets(
     by: By,
     page: Page,
@@ -103,7 +104,8 @@ def list_datasets(
     )
 
 
-@dataset_routes.get("/{dataset}", responses=documented(NotFound))
+@dataset_routes.get("/{dataset}")
+@raises(any_role=True)
 def show_dataset(by: By, dataset: str, response: Response) -> DatasetOut:
     """Show the public facts and the balance of one dataset, by id or name."""
     return _with_etag(response, show.show_dataset(*by, dataset))
@@ -111,16 +113,9 @@ def show_dataset(by: By, dataset: str, response: Response) -> DatasetOut:
 
 @dataset_routes.patch(
     "/{dataset}",
-    responses=documented(
-        NotFound,
-        RoleMissing,
-        DatasetDeleted,
-        DeclarationFixed,
-        ChangedMeanwhile,
-        *JSON_BODY,
-    ),
 )
 @limited(body=Body.DECLARATION)
+@raises(DatasetDeleted, DeclarationFixed)
 def change_dataset(
     by: By,
     dataset: str,
@@ -147,9 +142,7 @@ def _name_state(response: Response, shown: JsonObject) -> None:
     with_etag(response, shown, show.columns_etag(columns), shown)
 
 
-@dataset_routes.delete(
-    "/{dataset}", status_code=204, responses=documented(NotFound, RoleMissing)
-)
+@dataset_routes.delete("/{dataset}", status_code=204)
 def delete_dataset(by: By, dataset: str) -> None:
     """Erase the rows of a dataset. Spend, ledger and models stay.
 

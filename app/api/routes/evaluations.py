@@ -3,8 +3,8 @@
 from fastapi import Response
 
 from app.api.capacity import Work
-from app.api.problems import QUOTED, SPENDING, documented
-from app.api.requests import By, Idempotency, Page, Router, limited, sent
+from app.api.problems import QUOTED
+from app.api.requests import By, Idempotency, Page, Router, limited, raises, sent
 from app.core.errors import NoRowsYet, NotFound, RoleMissing
 from app.services.releases import evaluations
 from app.services.releases.evaluations import EvaluationRequest
@@ -21,13 +21,8 @@ from app.wire.jobs import TrainOut
 evaluation_routes = Router(tags=["evaluations"])
 
 
-_QUOTED = documented(*QUOTED)
-
-
-_SUBMITTED = documented(NotFound, RoleMissing, NoRowsYet, *SPENDING)
-
-
-@evaluation_routes.post("/models/{model_id}/evaluations/quote", responses=_QUOTED)
+@evaluation_routes.post("/models/{model_id}/evaluations/quote")
+@raises(*QUOTED)
 def quote_evaluation(by: By, model_id: str, body: EvaluationIn) -> EvaluationQuoteOut:
     """Quote an evaluation: its releases, its price, and whether the scope covers rows
     of the model's training.
@@ -39,9 +34,9 @@ def quote_evaluation(by: By, model_id: str, body: EvaluationIn) -> EvaluationQuo
     "/models/{model_id}/evaluations",
     status_code=202,
     response_model=TrainOut,
-    responses=_SUBMITTED,
 )
 @limited(work=Work.SUBMISSION)
+@raises(NoRowsYet)
 def evaluate_model(
     by: By, model_id: str, body: EvaluationIn, request: Idempotency
 ) -> Response:
@@ -53,24 +48,22 @@ def evaluate_model(
     )
 
 
-@evaluation_routes.get(
-    "/models/{model_id}/evaluations", responses=documented(NotFound, RoleMissing)
-)
+@evaluation_routes.get("/models/{model_id}/evaluations")
 def list_evaluations(by: By, model_id: str, page: Page) -> EvaluationList:
     """List the evaluations of a model, newest first."""
     return evaluations.list_evaluations(*by, model_id, page)
 
 
-@evaluation_routes.post("/evaluations/quote", responses=_QUOTED)
+@evaluation_routes.post("/evaluations/quote")
+@raises(*QUOTED)
 def quote_selection(by: By, body: SelectionIn) -> EvaluationQuoteOut:
     """Quote the choice of the best of several models: its releases and its price."""
     return quote(*by, EvaluationRequest(models=body.models, body=body))
 
 
-@evaluation_routes.post(
-    "/evaluations", status_code=202, response_model=TrainOut, responses=_SUBMITTED
-)
+@evaluation_routes.post("/evaluations", status_code=202, response_model=TrainOut)
 @limited(work=Work.SUBMISSION)
+@raises(NotFound, RoleMissing, NoRowsYet)
 def select_model(by: By, body: SelectionIn, request: Idempotency) -> Response:
     """Queue a job that privately chooses the model with the most correct answers, for
     one charge.
@@ -80,9 +73,7 @@ def select_model(by: By, body: SelectionIn, request: Idempotency) -> Response:
     )
 
 
-@evaluation_routes.get(
-    "/evaluations/{evaluation_id}", responses=documented(NotFound, RoleMissing)
-)
+@evaluation_routes.get("/evaluations/{evaluation_id}")
 def show_evaluation(by: By, evaluation_id: str) -> EvaluationOut:
     """Show an evaluation: accuracy with an interval, confusion matrix, AUROC, or the
     best model.

@@ -6,10 +6,9 @@ import yaml
 from fastapi import Depends, Header, Response
 from fastapi.responses import PlainTextResponse
 
-from app.api.problems import documented
 from app.api.requests import By, Caller, KeptHeads, Router
 from app.api.routes.ledger import Count
-from app.core.errors import InvalidRequest, NotFound, RoleMissing
+from app.core.errors import InvalidRequest
 from app.services.ledger import evidence
 from app.services.ledger.evidence import ProofRequest
 from app.wire.evidence import ConsistencyOut, DeploymentOut, InclusionOut, SignerOut
@@ -31,7 +30,6 @@ def _proof(
 @evidence_routes.get(
     "/ledger/{account}/checkpoint",
     response_class=PlainTextResponse,
-    responses=documented(NotFound, RoleMissing),
 )
 def show_checkpoint(by: By, heads: KeptHeads, account: str) -> str:
     """Show the signed head of the account's log: origin, size, Merkle root and time, as
@@ -40,9 +38,7 @@ def show_checkpoint(by: By, heads: KeptHeads, account: str) -> str:
     return evidence.show_checkpoint(*by, account, signer=heads.signer)
 
 
-@evidence_routes.get(
-    "/ledger/{account}/proofs", responses=documented(NotFound, RoleMissing)
-)
+@evidence_routes.get("/ledger/{account}/proofs")
 def show_proof(
     by: By, account: str, proof: Annotated[ProofRequest, Depends(_proof)]
 ) -> InclusionOut | ConsistencyOut:
@@ -58,7 +54,7 @@ def show_proof(
 @evidence_routes.get(
     "/ledger/{account}/deployment",
     response_model=DeploymentOut,
-    responses={200: {"content": {_YAML: {}}}, **documented(NotFound, RoleMissing)},
+    responses={200: {"content": {_YAML: {}}}},
 )
 def show_deployment(
     by: By,
@@ -84,7 +80,7 @@ def show_deployment(
     return Response(shown.model_dump_json(), media_type="application/json")
 
 
-@evidence_routes.get("/signer", responses=documented())
+@evidence_routes.get("/signer")
 def show_signer(_caller: Caller, heads: KeptHeads) -> SignerOut:
     """Show the public key that verifies the signatures of checkpoints."""
     return evidence.show_signer(heads.signer)

@@ -1,15 +1,14 @@
 """Defines the routes of the grants of a dataset."""
 
-from app.api.problems import JSON_BODY, documented
-from app.api.requests import By, Page, Router
-from app.core.errors import LastOwner, NotFound, RoleMissing
+from app.api.requests import By, Page, Router, raises
+from app.core.errors import LastOwner
 from app.services import keys
 from app.wire.grants import GrantIn, GrantList, GrantOut
 
 grant_routes = Router(prefix="/datasets", tags=["datasets"])
 
 
-@grant_routes.get("/{dataset}/grants", responses=documented(NotFound, RoleMissing))
+@grant_routes.get("/{dataset}/grants")
 def list_grants(by: By, dataset: str, page: Page) -> GrantList:
     """List who has which role on the dataset, since when and by whom. For owners and
     auditors.
@@ -19,8 +18,8 @@ def list_grants(by: By, dataset: str, page: Page) -> GrantList:
 
 @grant_routes.put(
     "/{dataset}/grants/{key_id}",
-    responses=documented(NotFound, RoleMissing, LastOwner, *JSON_BODY),
 )
+@raises(LastOwner)
 def put_grant(by: By, dataset: str, key_id: str, body: GrantIn) -> GrantOut:
     """Grant a key a role on the dataset, in place of its earlier role."""
     return keys.put_grant(*by, dataset, key_id, role=body.role)
@@ -29,8 +28,8 @@ def put_grant(by: By, dataset: str, key_id: str, body: GrantIn) -> GrantOut:
 @grant_routes.delete(
     "/{dataset}/grants/{key_id}",
     status_code=204,
-    responses=documented(NotFound, RoleMissing, LastOwner),
 )
+@raises(LastOwner)
 def delete_grant(by: By, dataset: str, key_id: str) -> None:
     """Revoke a key's role on the dataset. The last owner keeps the role until another
     key is an owner.

@@ -2,13 +2,12 @@
 
 from typing import Literal
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from app.access.grants import Role
 from app.api.authentication import Readiness
 from app.api.metrics import MEDIA_TYPE, Metrics
-from app.api.problems import documented
-from app.api.requests import Caller, Router
+from app.api.requests import Caller, Router, raises
 from app.core.errors import NotWritable, RoleMissing, Unavailable
 from app.wire.base import Answer
 
@@ -17,18 +16,17 @@ class Health(Answer):
     status: Literal["ok"]
 
 
-health_routes = APIRouter(tags=["health"])
+health_routes = Router(tags=["health"])
 
 
-@health_routes.get("/healthz", responses=documented(needs_key=False))
+@health_routes.get("/healthz")
 async def check_health() -> Health:
     """Answer 200 while the process runs."""
     return Health(status="ok")
 
 
-@health_routes.get(
-    "/readyz", responses=documented(NotWritable, Unavailable, needs_key=False)
-)
+@health_routes.get("/readyz")
+@raises(NotWritable, Unavailable)
 async def check_readiness(request: Request) -> Health:
     """Answer 200 if the database answers, is at this program's revision and holds every
     head written outside it, and the service can write to its folders.
@@ -49,9 +47,9 @@ metric_routes = Router(tags=["health"])
             "description": "Metrics of this process.",
             "content": {"text/plain": {"schema": {"type": "string"}}},
         },
-        **documented(RoleMissing),
     },
 )
+@raises(RoleMissing)
 def show_metrics(request: Request, caller: Caller) -> Response:
     """Show the metrics of this API process in the text format of Prometheus. None of
     them depends on a row.

@@ -3,9 +3,8 @@
 from fastapi import Response
 
 from app.access.grants import Role
-from app.api.problems import JSON_BODY, documented
-from app.api.requests import SHOWS_SECRET, By, Page, Router, limited
-from app.core.errors import NotFound, RoleMissing
+from app.api.requests import SHOWS_SECRET, By, Page, Router, limited, raises
+from app.core.errors import RoleMissing
 from app.services import keys
 from app.wire.keys import KeyCreated, KeyIn, KeyList, RotationIn
 
@@ -16,7 +15,6 @@ key_routes = Router(prefix="/keys", tags=["keys"])
     "",
     status_code=201,
     dependencies=SHOWS_SECRET,
-    responses=documented(RoleMissing, *JSON_BODY),
 )
 @limited(needs=Role.ADMIN)
 def create_key(by: By, body: KeyIn, response: Response) -> KeyCreated:
@@ -30,7 +28,6 @@ def create_key(by: By, body: KeyIn, response: Response) -> KeyCreated:
     "/{key_id}/secret",
     status_code=201,
     dependencies=SHOWS_SECRET,
-    responses=documented(RoleMissing, NotFound, *JSON_BODY),
 )
 @limited(needs=Role.ADMIN)
 def rotate_key(by: By, key_id: str, body: RotationIn) -> KeyCreated:
@@ -40,15 +37,14 @@ def rotate_key(by: By, key_id: str, body: RotationIn) -> KeyCreated:
     return keys.rotate_key(*by, key_id, body)
 
 
-@key_routes.get("", responses=documented(RoleMissing))
+@key_routes.get("")
+@raises(RoleMissing)
 def list_keys(by: By, page: Page) -> KeyList:
     """List all keys without secrets, expired and revoked keys included."""
     return keys.list_keys(*by, page)
 
 
-@key_routes.delete(
-    "/{key_id}", status_code=204, responses=documented(RoleMissing, NotFound)
-)
+@key_routes.delete("/{key_id}", status_code=204)
 def revoke_key(by: By, key_id: str) -> None:
     """Revoke a key at once."""
     keys.revoke_key(*by, key_id)

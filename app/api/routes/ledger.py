@@ -7,8 +7,15 @@ from fastapi import Depends, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from app.api.capacity import Work
-from app.api.problems import JSON_BODY, REPEATABLE, documented
-from app.api.requests import By, OptionalIdempotency, Page, Router, limited, sent
+from app.api.requests import (
+    By,
+    OptionalIdempotency,
+    Page,
+    Router,
+    limited,
+    raises,
+    sent,
+)
 from app.api.streams import exported
 from app.core import json_text, limits
 from app.core.errors import (
@@ -16,7 +23,6 @@ from app.core.errors import (
     DatasetDeleted,
     InvalidRequest,
     MalformedRequest,
-    NotFound,
     RoleMissing,
     TooLarge,
 )
@@ -83,7 +89,8 @@ def _search(
     return Search(kinds, job, actor, _scope(scope), purpose)
 
 
-@ledger_routes.get("", responses=documented(RoleMissing))
+@ledger_routes.get("")
+@raises(RoleMissing)
 def list_balances(by: By, page: Page) -> BalanceList:
     """List cap, charged, reserved and remaining of every dataset whose ledger the key
     may read.
@@ -91,7 +98,7 @@ def list_balances(by: By, page: Page) -> BalanceList:
     return balances.list_balances(*by, page)
 
 
-@ledger_routes.get("/{account}", responses=documented(NotFound, RoleMissing))
+@ledger_routes.get("/{account}")
 def show_balance(
     by: By,
     account: str,
@@ -103,7 +110,7 @@ def show_balance(
     return balances.show_balance(*by, account, scope=_scope(scope))
 
 
-@ledger_routes.get("/{account}/entries", responses=documented(NotFound, RoleMissing))
+@ledger_routes.get("/{account}/entries")
 def list_entries(
     by: By, account: str, page: Page, search: Annotated[Search, Depends(_search)]
 ) -> EntryList:
@@ -113,7 +120,7 @@ def list_entries(
     return history.list_entries(*by, account, page, search)
 
 
-@ledger_routes.get("/{dataset}/spent", responses=documented(NotFound, RoleMissing))
+@ledger_routes.get("/{dataset}/spent")
 def show_spent(
     by: By,
     dataset: str,
@@ -130,9 +137,7 @@ def show_spent(
 
 
 @ledger_routes.get(
-    "/{account}/export",
-    response_class=StreamingResponse,
-    responses={**_EXPORT, **documented(NotFound, RoleMissing)},
+    "/{account}/export", response_class=StreamingResponse, responses={**_EXPORT}
 )
 @limited(work=Work.EXPORT)
 def export_ledger(
@@ -157,10 +162,8 @@ def export_ledger(
 @ledger_routes.post(
     "/{account}/cap",
     response_model=ChangedCap,
-    responses=documented(
-        NotFound, RoleMissing, DatasetDeleted, BalanceMismatch, *JSON_BODY, *REPEATABLE
-    ),
 )
+@raises(DatasetDeleted, BalanceMismatch)
 def change_cap(
     by: By, account: str, body: CapIn, request: OptionalIdempotency
 ) -> Response:

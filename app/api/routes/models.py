@@ -4,11 +4,11 @@ from typing import Annotated, Literal, TypeAlias
 
 from fastapi import Path, Query, Request, Response
 
-from app.api.problems import JSON_BODY, documented
-from app.api.requests import By, Caller, NameFilter, Page, Router
+from app.api.problems import JSON_BODY
+from app.api.requests import By, Caller, NameFilter, Page, Router, raises
 from app.api.streams import model_file
 from app.core import limits
-from app.core.errors import InvalidRequest, ModelHasAlias, NotFound, RoleMissing
+from app.core.errors import ModelHasAlias, NotFound
 from app.registry.models import ModelFilter
 from app.services import models
 from app.services.predict import PredictionForm
@@ -61,7 +61,8 @@ _TreeNumber: TypeAlias = Annotated[int, Path(ge=0, lt=forest_limits.MAX_TREES)]
 _Others: TypeAlias = Annotated[str, Query(max_length=limits.MAX_SCOPE_CHARS)]
 
 
-@model_routes.get("", responses=documented(NotFound))
+@model_routes.get("")
+@raises(NotFound)
 def list_models(
     by: By,
     page: Page,
@@ -75,7 +76,7 @@ def list_models(
     return models.list_models(*by, page, ModelFilter(dataset, algorithm, alias))
 
 
-@model_routes.get("/{model_id}", responses=documented(NotFound, RoleMissing))
+@model_routes.get("/{model_id}")
 def show_model(by: By, model_id: str) -> ModelOut:
     """Show the model card: guarantee, algorithm, parameters, schema, receipt, ledger
     entries.
@@ -83,9 +84,7 @@ def show_model(by: By, model_id: str) -> ModelOut:
     return models.show_model(*by, model_id)
 
 
-@model_routes.get(
-    "/{model_id}/importances", responses=documented(NotFound, RoleMissing)
-)
+@model_routes.get("/{model_id}/importances")
 def show_importances(by: By, model_id: str) -> ImportancesOut:
     """Show what the trees of the model look at: splits and importance of each feature,
     and leaves by class. Costs nothing: it is post-processing of the released model.
@@ -95,7 +94,6 @@ def show_importances(by: By, model_id: str) -> ImportancesOut:
 
 @model_routes.get(
     "/{model_id}/trees/{number}",
-    responses=documented(NotFound, RoleMissing),
 )
 def show_tree(by: By, model_id: str, number: _TreeNumber) -> TreeOut:
     """Show one tree of the model in words, its first four levels: what each split asks,
@@ -106,7 +104,6 @@ def show_tree(by: By, model_id: str, number: _TreeNumber) -> TreeOut:
 
 @model_routes.get(
     "/{model_id}/comparison",
-    responses=documented(NotFound, RoleMissing, InvalidRequest),
 )
 def show_comparison(by: By, model_id: str, others: _Others) -> ComparisonOut:
     """Compare the model with others: dataset, ε, algorithm, parameters that differ,
@@ -118,8 +115,8 @@ def show_comparison(by: By, model_id: str, others: _Others) -> ComparisonOut:
 @model_routes.delete(
     "/{model_id}",
     status_code=204,
-    responses=documented(NotFound, RoleMissing, ModelHasAlias),
 )
+@raises(ModelHasAlias)
 def delete_model(by: By, model_id: str) -> None:
     """Delete a model that no alias names. Its charge stays."""
     models.delete_model(*by, model_id)
@@ -133,9 +130,9 @@ def delete_model(by: By, model_id: str) -> None:
             "description": "The model's bytes.",
             "content": {"application/octet-stream": {}},
         },
-        **documented(NotFound, RoleMissing, NotSupported, InvalidRequest),
     },
 )
+@raises(NotSupported)
 async def download_artifact(
     request: Request,
     by: By,
@@ -155,9 +152,9 @@ async def download_artifact(
     openapi_extra=_PREDICT_BODY,
     responses={
         200: {"content": {PredictionForm.ARROW: _TABLE}},
-        **documented(NotFound, RoleMissing, *JSON_BODY),
     },
 )
+@raises(*JSON_BODY)
 def predict(_: Caller, model_id: str) -> None:
     """Predict labels and probabilities for one row or many. Predictions cost no budget
     and change nothing.

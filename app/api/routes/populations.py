@@ -3,7 +3,6 @@
 from fastapi import Response
 
 from app.access.grants import Role
-from app.api.problems import JSON_BODY, REPEATABLE, documented
 from app.api.requests import (
     Body,
     By,
@@ -11,13 +10,13 @@ from app.api.requests import (
     Page,
     Router,
     limited,
+    raises,
     sent,
 )
 from app.core.errors import (
     BalanceMismatch,
     DatasetDeleted,
     NameTaken,
-    NotFound,
     PopulationMismatch,
     RoleMissing,
     TooLarge,
@@ -40,15 +39,8 @@ membership_routes = Router(prefix="/datasets", tags=["datasets"])
 
 @membership_routes.put(
     "/{dataset}/population",
-    responses=documented(
-        NotFound,
-        RoleMissing,
-        DatasetDeleted,
-        PopulationMismatch,
-        BalanceMismatch,
-        *JSON_BODY,
-    ),
 )
+@raises(DatasetDeleted, PopulationMismatch, BalanceMismatch)
 def join_population(by: By, dataset: str, body: JoinIn) -> DatasetOut:
     """State that the rows are about the people of a population. From then on its cap
     applies, too, for good.
@@ -63,9 +55,9 @@ population_routes = Router(prefix="/populations", tags=["populations"])
     "",
     status_code=201,
     response_model=PopulationOut,
-    responses=documented(RoleMissing, NameTaken, NotSupported, *JSON_BODY, *REPEATABLE),
 )
 @limited(needs=Role.OWNER)
+@raises(NameTaken, NotSupported)
 def create_population(
     by: By, body: PopulationIn, request: OptionalIdempotency
 ) -> Response:
@@ -75,7 +67,8 @@ def create_population(
     return sent(populations.open_population(*by, body, request=request))
 
 
-@population_routes.get("", responses=documented(RoleMissing))
+@population_routes.get("")
+@raises(RoleMissing)
 def list_populations(by: By, page: Page) -> PopulationList:
     """List the populations that the key opened, with their members; all populations for
     admins and auditors.
@@ -83,7 +76,8 @@ def list_populations(by: By, page: Page) -> PopulationList:
     return populations.list_populations(*by, page)
 
 
-@population_routes.get("/{population}", responses=documented(NotFound))
+@population_routes.get("/{population}")
+@raises(any_role=True)
 def show_population(by: By, population: str) -> PopulationOut:
     """Show one population with its members, by id or name."""
     return populations.show_population(*by, population)
@@ -91,9 +85,9 @@ def show_population(by: By, population: str) -> PopulationOut:
 
 @population_routes.post(
     "/{population}/erasures",
-    responses=documented(NotFound, RoleMissing, DatasetDeleted, TooLarge, *JSON_BODY),
 )
 @limited(body=Body.ERASURE)
+@raises(DatasetDeleted, TooLarge)
 def erase_person(by: By, population: str, body: PersonErasureIn) -> PersonErasureOut:
     """Erase the rows of one person from several members. Spend stays spent, and every
     chosen member gets an act, whether or not the person was there.

@@ -3,9 +3,9 @@
 from fastapi import Response
 
 from app.api.capacity import Work
-from app.api.problems import QUOTED, SPENDING, documented
-from app.api.requests import By, Idempotency, Page, Router, limited, sent
-from app.core.errors import NoRowsYet, NotFound, RoleMissing
+from app.api.problems import QUOTED
+from app.api.requests import By, Idempotency, Page, Router, limited, raises, sent
+from app.core.errors import NoRowsYet
 from app.services.releases import profiles
 from app.services.releases.profiles import ProfileRequest
 from app.services.releases.requests import quote, submit
@@ -15,9 +15,8 @@ from app.wire.profiles import ProfileIn, ProfileList, ProfileOut, ProfileQuoteOu
 profile_routes = Router(tags=["profiles"])
 
 
-@profile_routes.post(
-    "/datasets/{dataset}/profiles/quote", responses=documented(*QUOTED)
-)
+@profile_routes.post("/datasets/{dataset}/profiles/quote")
+@raises(*QUOTED)
 def quote_profile(by: By, dataset: str, body: ProfileIn) -> ProfileQuoteOut:
     """Quote a profile: its releases and its price. Reads no row and costs nothing."""
     return quote(*by, ProfileRequest(dataset=dataset, body=body))
@@ -27,9 +26,9 @@ def quote_profile(by: By, dataset: str, body: ProfileIn) -> ProfileQuoteOut:
     "/datasets/{dataset}/profiles",
     status_code=202,
     response_model=TrainOut,
-    responses=documented(NotFound, RoleMissing, NoRowsYet, *SPENDING),
 )
 @limited(work=Work.SUBMISSION)
+@raises(NoRowsYet)
 def release_profile(
     by: By, dataset: str, body: ProfileIn, request: Idempotency
 ) -> Response:
@@ -41,9 +40,7 @@ def release_profile(
     )
 
 
-@profile_routes.get(
-    "/datasets/{dataset}/profiles", responses=documented(NotFound, RoleMissing)
-)
+@profile_routes.get("/datasets/{dataset}/profiles")
 def list_profiles(by: By, dataset: str, page: Page) -> ProfileList:
     """List the profiles of a dataset, newest first. Profiles stay when the rows are
     erased.
@@ -51,9 +48,7 @@ def list_profiles(by: By, dataset: str, page: Page) -> ProfileList:
     return profiles.list_profiles(*by, dataset, page)
 
 
-@profile_routes.get(
-    "/profiles/{profile_id}", responses=documented(NotFound, RoleMissing)
-)
+@profile_routes.get("/profiles/{profile_id}")
 def show_profile(by: By, profile_id: str) -> ProfileOut:
     """Show a profile: the released numbers with their noise, guarantee and receipt."""
     return profiles.show_profile(*by, profile_id)

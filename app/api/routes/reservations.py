@@ -2,9 +2,9 @@
 
 from fastapi import Response
 
-from app.api.problems import QUOTED, SPENDING, documented
-from app.api.requests import By, Idempotency, Page, Router, sent
-from app.core.errors import NeedsApproval, NotFound, RoleMissing
+from app.api.problems import QUOTED
+from app.api.requests import By, Idempotency, Page, Router, raises, sent
+from app.core.errors import NeedsApproval
 from app.services.ledger import external
 from app.wire.reservations import (
     ExternalIn,
@@ -17,7 +17,8 @@ from grovekeeper_forests.errors import AccountantMismatch
 reservation_routes = Router(prefix="/ledger/{dataset}", tags=["ledger"])
 
 
-@reservation_routes.post("/quotes", responses=documented(*QUOTED, AccountantMismatch))
+@reservation_routes.post("/quotes")
+@raises(*QUOTED, AccountantMismatch)
 def create_quote(by: By, dataset: str, body: ExternalIn) -> ExternalQuote:
     """Quote an external mechanism: its price, and whether it fits. A quote costs
     nothing.
@@ -29,10 +30,8 @@ def create_quote(by: By, dataset: str, body: ExternalIn) -> ExternalQuote:
     "/reservations",
     status_code=201,
     response_model=ReservationOut,
-    responses=documented(
-        NotFound, RoleMissing, AccountantMismatch, NeedsApproval, *SPENDING
-    ),
 )
+@raises(AccountantMismatch, NeedsApproval)
 def create_reservation(
     by: By, dataset: str, body: ExternalIn, request: Idempotency
 ) -> Response:
@@ -42,15 +41,13 @@ def create_reservation(
     return sent(external.charge_external(*by, dataset, body, request=request))
 
 
-@reservation_routes.get("/reservations", responses=documented(NotFound, RoleMissing))
+@reservation_routes.get("/reservations")
 def list_reservations(by: By, dataset: str, page: Page) -> ReservationList:
     """List the charges for external mechanisms, and who attests them."""
     return external.list_reservations(*by, dataset, page)
 
 
-@reservation_routes.get(
-    "/reservations/{reservation_id}", responses=documented(NotFound, RoleMissing)
-)
+@reservation_routes.get("/reservations/{reservation_id}")
 def show_reservation(by: By, dataset: str, reservation_id: str) -> ReservationOut:
     """Show one charge for an external mechanism."""
     return external.show_reservation(*by, dataset, reservation_id)

@@ -2,14 +2,10 @@
 
 from fastapi import Response
 
-from app.api.problems import JSON_BODY, documented
-from app.api.requests import By, Precondition, Router, with_etag
+from app.api.requests import By, Precondition, Router, raises, with_etag
 from app.core.errors import (
-    ChangedMeanwhile,
     DatasetDeleted,
     ErasureDue,
-    NotFound,
-    RoleMissing,
 )
 from app.services import dataset_rules
 from app.wire.rules import RulesIn, RulesOut
@@ -17,7 +13,7 @@ from app.wire.rules import RulesIn, RulesOut
 rule_routes = Router(prefix="/datasets", tags=["datasets"])
 
 
-@rule_routes.get("/{dataset}/rules", responses=documented(NotFound, RoleMissing))
+@rule_routes.get("/{dataset}/rules")
 def show_rules(by: By, dataset: str, response: Response) -> RulesOut:
     """Show the rules of the dataset, what is spent of its quotas, and a proposal of
     looser rules. For owners.
@@ -27,10 +23,8 @@ def show_rules(by: By, dataset: str, response: Response) -> RulesOut:
 
 @rule_routes.put(
     "/{dataset}/rules",
-    responses=documented(
-        NotFound, RoleMissing, DatasetDeleted, ErasureDue, ChangedMeanwhile, *JSON_BODY
-    ),
 )
+@raises(DatasetDeleted, ErasureDue)
 def change_rules(
     by: By, dataset: str, body: RulesIn, condition: Precondition, response: Response
 ) -> RulesOut:

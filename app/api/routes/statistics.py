@@ -5,9 +5,9 @@ from typing import Annotated, Literal
 from fastapi import Query, Response
 
 from app.api.capacity import Work
-from app.api.problems import QUOTED, SPENDING, documented
-from app.api.requests import By, Idempotency, Page, Router, limited, sent
-from app.core.errors import NoRowsYet, NotFound, RoleMissing
+from app.api.problems import QUOTED
+from app.api.requests import By, Idempotency, Page, Router, limited, raises, sent
+from app.core.errors import NoRowsYet
 from app.services.predict import PredictionForm
 from app.services.releases import statistics, statistics_files
 from app.services.releases.requests import quote, submit
@@ -23,9 +23,8 @@ from app.wire.statistics import (
 statistics_routes = Router(tags=["statistics"])
 
 
-@statistics_routes.post(
-    "/datasets/{dataset}/statistics/quote", responses=documented(*QUOTED)
-)
+@statistics_routes.post("/datasets/{dataset}/statistics/quote")
+@raises(*QUOTED)
 def quote_statistics(by: By, dataset: str, body: StatisticsIn) -> StatisticsQuoteOut:
     """Quote statistics: tables, their error and their price. Reads no row and costs
     nothing.
@@ -37,9 +36,9 @@ def quote_statistics(by: By, dataset: str, body: StatisticsIn) -> StatisticsQuot
     "/datasets/{dataset}/statistics",
     status_code=202,
     response_model=TrainOut,
-    responses=documented(NotFound, RoleMissing, NoRowsYet, *SPENDING),
 )
 @limited(work=Work.SUBMISSION)
+@raises(NoRowsYet)
 def release_statistics(
     by: By, dataset: str, body: StatisticsIn, request: Idempotency
 ) -> Response:
@@ -50,9 +49,7 @@ def release_statistics(
     return sent(submit(*by, asked, request=request))
 
 
-@statistics_routes.get(
-    "/datasets/{dataset}/statistics", responses=documented(NotFound, RoleMissing)
-)
+@statistics_routes.get("/datasets/{dataset}/statistics")
 def list_statistics(by: By, dataset: str, page: Page) -> StatisticsList:
     """List the statistics of a dataset, newest first. They stay when the rows are
     erased.
@@ -65,7 +62,6 @@ def list_statistics(by: By, dataset: str, page: Page) -> StatisticsList:
     response_model=StatisticsOut,
     responses={
         200: {"content": {"text/csv": {}, PredictionForm.ARROW: {}}},
-        **documented(NotFound, RoleMissing),
     },
 )
 def show_statistics(

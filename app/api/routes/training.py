@@ -6,7 +6,7 @@ from fastapi import Depends, Request, Response
 from fastapi.responses import StreamingResponse
 
 from app.api.capacity import Work
-from app.api.problems import QUOTED, SPENDING, documented
+from app.api.problems import QUOTED
 from app.api.requests import (
     By,
     Caller,
@@ -16,6 +16,7 @@ from app.api.requests import (
     Page,
     Router,
     limited,
+    raises,
     sent,
 )
 from app.api.streams import job_events
@@ -43,7 +44,7 @@ from grovekeeper_forests.errors import (
 training_routes = Router(tags=["training"])
 
 
-@training_routes.get("/algorithms", responses=documented())
+@training_routes.get("/algorithms")
 def list_algorithms(_: Caller) -> AlgorithmList:
     """List every algorithm with its source, and its parameters with ranges and
     defaults.
@@ -55,8 +56,8 @@ def list_algorithms(_: Caller) -> AlgorithmList:
 
 @training_routes.post(
     "/plans",
-    responses=documented(*QUOTED, AccountantMismatch, AdjacencyMismatch, NotSupported),
 )
+@raises(*QUOTED, AccountantMismatch, AdjacencyMismatch, NotSupported)
 def create_plan(by: By, body: PlanIn) -> PlanOut:
     """Quote a training job: its parameters, its releases and its price. Reads no row
     and costs nothing.
@@ -68,17 +69,16 @@ def create_plan(by: By, body: PlanIn) -> PlanOut:
     "/train",
     status_code=202,
     response_model=TrainOut,
-    responses=documented(
-        NotFound,
-        RoleMissing,
-        AccountantMismatch,
-        AdjacencyMismatch,
-        NoRowsYet,
-        NotSupported,
-        *SPENDING,
-    ),
 )
 @limited(work=Work.SUBMISSION)
+@raises(
+    NotFound,
+    RoleMissing,
+    AccountantMismatch,
+    AdjacencyMismatch,
+    NoRowsYet,
+    NotSupported,
+)
 def train_model(by: By, body: TrainIn, request: Idempotency) -> Response:
     """Reserve the price and queue the job, or refuse and say what would fit."""
     return sent(submit(*by, TrainingRequest(body=body), request=request))
@@ -93,7 +93,8 @@ def job_filter(
     return JobFilter(dataset=dataset, kind=kind, algorithm=algorithm, state=state)
 
 
-@training_routes.get("/jobs", responses=documented(NotFound))
+@training_routes.get("/jobs")
+@raises(NotFound)
 def list_jobs(
     by: By,
     page: Page,
@@ -108,7 +109,7 @@ def list_jobs(
     return show_jobs.list_jobs(*by, page, matching, submitted_by=submitted_by)
 
 
-@training_routes.get("/jobs/{job_id}", responses=documented(NotFound, RoleMissing))
+@training_routes.get("/jobs/{job_id}")
 def show_job(by: By, job_id: str) -> JobOut:
     """Show a job's state and the number of finished trees."""
     return show_jobs.show_job(*by, job_id)
@@ -116,8 +117,8 @@ def show_job(by: By, job_id: str) -> JobOut:
 
 @training_routes.delete(
     "/jobs/{job_id}",
-    responses=documented(NotFound, RoleMissing, JobFinished, BalanceMismatch),
 )
+@raises(JobFinished, BalanceMismatch)
 def cancel_job(by: By, job_id: str) -> JobOut:
     """Cancel a job. Before the charge its reservation is voided; after the charge, the
     charge stays.
@@ -133,7 +134,6 @@ def cancel_job(by: By, job_id: str) -> JobOut:
             "description": "One event per change, until the job ends or the key may not see it any more.",
             "content": {"text/event-stream": {}},
         },
-        **documented(NotFound, RoleMissing),
     },
 )
 async def watch_job(request: Request, by: By, job_id: str) -> StreamingResponse:

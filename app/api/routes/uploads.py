@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from fastapi import Depends, Header, Query, Request, Response
 
-from app.api.problems import JSON_BODY, REPEATABLE, documented
+from app.api.problems import JSON_BODY, REPEATABLE
 from app.api.requests import (
     CHARSETS,
     Body,
@@ -17,6 +17,7 @@ from app.api.requests import (
     Router,
     checked_key,
     limited,
+    raises,
     sent,
 )
 from app.api.streams import receive_upload
@@ -76,17 +77,15 @@ _ROWS_BODY: JsonObject = {
 
 @upload_routes.post(
     "/{dataset}/erasures",
-    responses=documented(
-        NotFound, NoRowsOfUnit, RoleMissing, DatasetDeleted, *JSON_BODY
-    ),
 )
 @limited(body=Body.ERASURE)
+@raises(NoRowsOfUnit, DatasetDeleted)
 def erase_unit(by: By, dataset: str, body: ErasureIn) -> ErasureOut:
     """Erase the rows of one unit. Spend stays spent, and the unit's places stay taken."""
     return unit_erasure.erase_unit(*by, dataset, unit=body.unit, named=body.reference)
 
 
-@upload_routes.get("/{dataset}/overlaps", responses=documented(NotFound, RoleMissing))
+@upload_routes.get("/{dataset}/overlaps")
 def show_overlaps(by: By, dataset: str) -> OverlapOut:
     """Count the rows that the dataset shares with others of the same owner. For that
     owner only; changes nothing.
@@ -94,7 +93,7 @@ def show_overlaps(by: By, dataset: str) -> OverlapOut:
     return show.show_overlaps(*by, dataset)
 
 
-@upload_routes.get("/{dataset}/uploads", responses=documented(NotFound, RoleMissing))
+@upload_routes.get("/{dataset}/uploads")
 def list_uploads(by: By, dataset: str, page: Page) -> UploadList:
     """List the uploads of the dataset, with the stored rows for owners by a grant. For
     owners.
@@ -104,8 +103,8 @@ def list_uploads(by: By, dataset: str, page: Page) -> UploadList:
 
 @upload_routes.delete(
     "/{dataset}/uploads/{upload}",
-    responses=documented(NotFound, RoleMissing, DatasetDeleted),
 )
+@raises(DatasetDeleted)
 def erase_upload(by: By, dataset: str, upload: str) -> UploadErasureOut:
     """Erase the rows of one upload. Spend stays spent; `places` says if units' places
     are free. May be repeated.
@@ -159,9 +158,9 @@ async def upload_terms(
     status_code=201,
     response_model=UploadOut,
     openapi_extra=_ROWS_BODY,
-    responses=documented(*_JUDGED, *REPEATABLE),
 )
 @limited(body=Body.UPLOAD)
+@raises(*_JUDGED, *REPEATABLE)
 async def upload_rows(
     request: Request,
     caller: Caller,
@@ -184,9 +183,9 @@ async def upload_rows(
     "/{dataset}/rows/check",
     status_code=204,
     openapi_extra=_ROWS_BODY,
-    responses=documented(*_JUDGED),
 )
 @limited(body=Body.UPLOAD)
+@raises(*_JUDGED)
 async def check_rows(
     request: Request,
     caller: Caller,

@@ -2,9 +2,8 @@
 
 from fastapi import Request, Response
 
-from app.api.problems import JSON_BODY, documented
-from app.api.requests import SHOWS_SECRET, By, Router
-from app.core.errors import DatasetDeleted, NotFound, RoleMissing, TooLarge
+from app.api.requests import SHOWS_SECRET, By, Router, raises
+from app.core.errors import DatasetDeleted, TooLarge
 from app.services import webhooks
 from app.wire.webhooks import (
     WebhookIn,
@@ -21,8 +20,8 @@ webhook_routes = Router(prefix="/datasets/{dataset}/webhooks", tags=["datasets"]
     "",
     status_code=201,
     dependencies=SHOWS_SECRET,
-    responses=documented(NotFound, RoleMissing, DatasetDeleted, *JSON_BODY),
 )
+@raises(DatasetDeleted)
 def create_webhook(
     request: Request, response: Response, by: By, dataset: str, body: WebhookIn
 ) -> WebhookWithSecret:
@@ -38,8 +37,8 @@ def create_webhook(
     "/{webhook_id}/secret",
     status_code=201,
     dependencies=SHOWS_SECRET,
-    responses=documented(NotFound, RoleMissing, DatasetDeleted, *JSON_BODY),
 )
+@raises(DatasetDeleted)
 def rotate_webhook(
     by: By, dataset: str, webhook_id: str, body: WebhookRotationIn
 ) -> WebhookWithSecret:
@@ -52,8 +51,8 @@ def rotate_webhook(
 @webhook_routes.post(
     "/{webhook_id}/test",
     status_code=202,
-    responses=documented(NotFound, RoleMissing, DatasetDeleted, TooLarge),
 )
+@raises(DatasetDeleted, TooLarge)
 def test_webhook(
     request: Request, response: Response, by: By, dataset: str, webhook_id: str
 ) -> WebhookOut:
@@ -66,15 +65,13 @@ def test_webhook(
     return tested
 
 
-@webhook_routes.get("", responses=documented(NotFound, RoleMissing))
+@webhook_routes.get("")
 def list_webhooks(by: By, dataset: str) -> WebhookList:
     """List the webhooks of a dataset, without their secrets."""
     return webhooks.list_webhooks(*by, dataset)
 
 
-@webhook_routes.delete(
-    "/{webhook_id}", status_code=204, responses=documented(NotFound, RoleMissing)
-)
+@webhook_routes.delete("/{webhook_id}", status_code=204)
 def delete_webhook(by: By, dataset: str, webhook_id: str) -> None:
     """Remove a webhook with its waiting deliveries."""
     webhooks.delete_webhook(*by, dataset, webhook_id)
