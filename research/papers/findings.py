@@ -192,9 +192,7 @@ def by_signs(differences: Iterable[Difference]) -> str:
     known = list(differences)
     if any(difference.sign_at(LEVEL / len(known)) == -1 for difference in known):
         return FAILS
-    return (
-        HOLDS if known and all(difference.sign == 1 for difference in known) else OPEN
-    )
+    return HOLDS if _all_above(known) else OPEN
 
 
 def by_majority(differences: Iterable[Difference]) -> str:
@@ -208,15 +206,24 @@ def by_majority(differences: Iterable[Difference]) -> str:
 
 
 def never_below(differences: Iterable[Difference]) -> str:
-    """The verdict on a statement that no difference is below zero: proved if all are
-    above −:data:`LITTLE`, as few pairs show nothing below zero; the level of a
+    """The verdict on a statement that no difference is below zero: proved if none is and
+    all are above −:data:`LITTLE`, as few pairs show nothing below zero; the level of a
     refutation is divided by their number.
     """
     known = list(differences)
     if any(gap.sign_at(LEVEL / len(known)) == -1 for gap in known):
         return FAILS
-    raised = [replace(gap, mean=gap.mean + LITTLE) for gap in known]
-    return HOLDS if raised and all(gap.sign == 1 for gap in raised) else OPEN
+    signs = {gap.sign for gap in known}
+    return HOLDS if -1 not in signs and _all_above(beside_little(known)) else OPEN
+
+
+def beside_little(differences: Iterable[Difference]) -> list[Difference]:
+    """What differences are above −:data:`LITTLE`."""
+    return [replace(gap, mean=gap.mean + LITTLE) for gap in differences]
+
+
+def _all_above(known: Sequence[Difference]) -> bool:
+    return bool(known) and all(gap.sign == 1 for gap in known)
 
 
 def somewhere(differences: Iterable[Difference]) -> str:

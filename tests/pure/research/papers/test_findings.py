@@ -105,6 +105,7 @@ def test_one_of_many_below_zero_by_chance_refutes_nothing() -> None:
     ([Difference(0.0, 0.8, 9), UP], HOLDS),
     ([Difference(0.0, 0.9, 9), UP], OPEN),
     ([FLAT, DOWN], FAILS),
+    ([FLAT, Difference(-0.3, 0.1, 5)], OPEN),
     ([FLAT, Difference(-2.5, 1.0, 9)], OPEN),
     ([Difference(math.nan, math.inf, 0)], OPEN),
     ([], OPEN),
@@ -113,6 +114,24 @@ def test_level_means_not_clearly_below(
     differences: list[Difference], verdict: str
 ) -> None:
     assert findings.never_below(differences) == verdict
+
+
+def allowed(stated: str, ours: str) -> set[str]:
+    """The verdicts that the counts of a committed line leave to its sentence; none
+    without counts. A line on what is level counts beside zero, then beside two points
+    less.
+    """
+    counts = re.findall(r"above in (\d+) of (\d+) cases, below in (\d+)", ours)
+    if not counts or "in some cases" in stated:
+        return set()
+    above, n_cases, below = map(int, (*counts[-1][:2], counts[0][2]))
+    if re.search("always|over all sets|level with MRF", stated):
+        # one below by chance refutes nothing, as the level is divided by their number
+        if below:
+            return {FAILS, OPEN}
+        return {HOLDS if above == n_cases else OPEN}
+    lost = FAILS if 2 * below >= n_cases else OPEN
+    return {HOLDS if 2 * above > n_cases else lost}
 
 
 @pytest.mark.parametrize("name", ["paper-huang.md", "paper-bai.md", "paper-song.md"])
@@ -124,17 +143,10 @@ def test_committed_verdicts_on_counted_cases_follow_the_rule_of_their_page(
     for line in lines:
         statement, _, ours = line.partition(" Here (")
         stated = statement if line.startswith("* The paper:") else stated
-        counts = re.search(r"above in (\d+) of (\d+) cases, below in (\d+)", ours)
-        if counts and "level with MRF" in stated:
-            assert ours.endswith(f"**{OPEN}.**"), line
-        elif counts and not re.search("always|over all sets|in some cases", stated):
-            above, n_cases, below = map(int, counts.groups())
-            lost = FAILS if 2 * below >= n_cases else OPEN
-            expected = HOLDS if 2 * above > n_cases else lost
-            assert ours.endswith(f"**{expected}.**"), line
+        if possible := allowed(stated, ours):
+            verdict = ours.rpartition("**")[0].rpartition("**")[2].removesuffix(".")
+            assert verdict in possible, line
             n_judged += 1
-        if counts and "always" in stated:
-            assert ours.endswith(f"**{FAILS}.**")
     assert n_judged >= 3
 
 
