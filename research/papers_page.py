@@ -38,7 +38,7 @@ Modes of the papers that the service does not offer, and why. `research/papers` 
 not split values at values present or halfway between the structure points of a node, Algorithm 3 of Huang, Lei and
 Kabán with private features, labels drawn anew for every prediction, Shannon's entropy, depths of 2d from nine features
 on, MaxTree on bootstrap samples, regression of median trees, SSRDT and TOP, layers until an accuracy stops rising, and
-Song and Wang's search for the most accurate p1, p2, layers and trees.
+the searches for the most accurate k of Bojarski et al. and p1, p2, layers and trees of Song and Wang.
 
 | paper | mode | why not |
 |---|---|---|
