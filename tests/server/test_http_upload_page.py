@@ -76,6 +76,11 @@ def test_the_report_is_that_of_the_api_and_a_form_that_is_sent_twice_is_one_uplo
     }
     assert _counts(answers[0].text) == report
     assert "2 rows stored" in answers[0].text
+    assert "Some cells were empty" in answers[0].text
+    marked = [name for name, counts in report.items() if any(counts)]
+    assert (
+        re.findall(r'class="chosen"><th scope="row">(\w+)', answers[0].text) == marked
+    )
     assert any(sum(numbers) for numbers in report.values())
     assert len(server.admin.http.get(f"/datasets/{dataset}").json()["epochs"]) == 1
     second = hidden(browser.get(_path(dataset)).text) | {"accept_unknown": "on"}
@@ -90,6 +95,22 @@ def test_the_report_is_that_of_the_api_and_a_form_that_is_sent_twice_is_one_uplo
         files={"file": ("rows.csv", ROWS)},
     )
     assert (stored.status_code, "They are stored twice" in stored.text) == (201, True)
+
+
+@on_one_idle_server
+def test_an_admin_reads_no_number_of_rows_on_the_page(idle_server: Server) -> None:
+    dataset = idle_server.declared()["id"]
+    browser = signed_in(idle_server, idle_server.caller("admin"))
+    form = hidden(browser.get(_path(dataset)).text)
+    one_row = ROWS.partition("400")[0]
+    stored = browser.post(
+        _path(dataset), data=form, files={"file": ("rows.csv", one_row)}
+    )
+    assert stored.status_code == 201
+    assert "The upload is complete" in stored.text
+    assert "rows stored" not in stored.text
+    assert "Every value is one that the declaration lists" in stored.text
+    assert 'class="chosen"' not in stored.text
 
 
 @on_one_idle_server

@@ -4,6 +4,7 @@ uploads of rows, and erasures.
 
 import json
 from collections.abc import Mapping
+from operator import itemgetter
 from pathlib import PurePath
 from typing import Annotated, Any, Literal, TypeAlias, get_args
 
@@ -26,7 +27,6 @@ from app.api.pages.dataset_view import (
 from app.api.pages.forms import Form, acts, checked, person, read_file_form, typed, utc
 from app.api.pages.home_view import budget_row
 from app.api.pages.rendering import Visit, Visitor, if_permitted
-from app.api.pages.upload_view import Report, shown_report
 from app.api.pages.views import may_declare
 from app.api.requests import Body, Page, Router, checked_key, limited
 from app.api.streams import receive_upload
@@ -55,7 +55,7 @@ from app.wire.ledger import AccountBalance
 from app.wire.populations import JoinIn, PopulationOut
 from app.wire.rules import ProposedRules, RulesIn, RulesOut
 from app.wire.uploads import ErasureIn
-from grovekeeper_common.json_types import JsonObject
+from grovekeeper_common.json_types import JsonMapping, JsonObject
 from grovekeeper_forests.errors import GrovekeeperError
 
 list_pages = Router()
@@ -367,7 +367,7 @@ async def upload(visit: Visitor, dataset: str) -> Response:
         answer = await receive_upload(
             request, visit.caller, dataset, form.chunks, terms=terms, key=key
         )
-        report = shown_report(json.loads(answer.body))
+        report = json.loads(answer.body)
     except (NotFound, RoleMissing, Unauthenticated):
         raise
     except GrovekeeperError as error:
@@ -378,13 +378,18 @@ async def upload(visit: Visitor, dataset: str) -> Response:
     )
 
 
-def _upload_page(visit: Visit, dataset: str, report: Report | None = None) -> Response:
+def _upload_page(
+    visit: Visit, dataset: str, report: JsonMapping | None = None
+) -> Response:
     require_role(*visit.by, dataset, MANAGE_DATASET)
+    columns = () if report is None else report["columns"]
+    kinds = itemgetter("clamped", "missing", "unknown")
     return visit.page(
         "upload",
         status=200 if report is None else 201,
         dataset=shown_dataset(visit, dataset),
         report=report,
+        mapped=[column["name"] for column in columns if any(kinds(column))],
         endings=",".join(_FORMS),
     )
 

@@ -26,7 +26,6 @@ from app.api.pages.model_view import (
 )
 from app.api.pages.pictures import part_class
 from app.api.pages.rendering import _environment
-from app.api.pages.upload_view import shown_report
 from app.api.pages.views import (
     navigation,
     neighbours,
@@ -160,17 +159,6 @@ def test_columns_of_an_upload_that_do_not_match_are_named_or_placed() -> None:
         1
     ].columns
     assert (unread.cells, unread.may_be_accepted) == ("1 (50.0 %)", True)
-
-
-def test_a_report_says_whether_cells_were_mapped() -> None:
-    counts = {"name": "age", "clamped": 0, "missing": 0, "unknown": 0}
-    answer = {"epoch": "ep_a", "rows": 1_200, "warnings": [], "dropped": None}
-    clean = shown_report(answer | {"columns": [counts]})
-    mapped = shown_report(answer | {"columns": [counts, counts | {"clamped": 1_500}]})
-    assert (clean.stored, clean.has_mapped) == ("1,200 rows stored", False)
-    assert (mapped.has_mapped, mapped.columns[1].clamped) == (True, "1,500")
-    hidden = shown_report(answer | {"rows": None, "columns": []})
-    assert hidden.stored == "The upload is complete"
 
 
 def test_an_event_becomes_a_tree() -> None:
