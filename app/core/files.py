@@ -96,13 +96,12 @@ def close_to_others(paths: Iterable[Path]) -> None:
 
 
 class SeekableReader(io.RawIOBase):
-    """A file object of ``size`` bytes that can only be read. A subclass reads the bytes
-    of a range.
+    """A file object that can only be read. A subclass sets ``size``, in bytes, and reads
+    the bytes of a range.
     """
 
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self._position = 0
+    size: int
+    _position = 0
 
     @abstractmethod
     def read_range(self, start: int, end: int) -> bytes:

@@ -239,7 +239,7 @@ class _RemoteReader(SeekableReader):
     """Reads one version of an object at any place."""
 
     def __init__(self, remote: Remote, facts: Facts) -> None:
-        super().__init__(facts["size"])
+        self.size = facts["size"]
         self._remote = remote
         self._facts = facts
         self._ahead = b""

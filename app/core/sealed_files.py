@@ -360,7 +360,7 @@ class Reader(SeekableReader):
         self._seal = _Seal(file.read(HEADER_BYTES), key, name)
         n_sealed = file.seek(0, os.SEEK_END) - HEADER_BYTES
         self._n_chunks = -(-n_sealed // _STRIDE)
-        super().__init__(n_sealed - self._n_chunks * TAG_BYTES)
+        self.size = n_sealed - self._n_chunks * TAG_BYTES
         # A last chunk that is shorter than its tag makes the size too small.
         has_short_chunk = (self._n_chunks - 1) * CHUNK_BYTES > self.size
         if self._n_chunks < 1 or self.size < 0 or has_short_chunk:

@@ -115,6 +115,9 @@ _DICTIONARY_BYTES = 64 * 1024
 class RemoteFile(SeekableReader):
     """The body, read from the service range by range."""
 
+    def __init__(self, size: int) -> None:
+        self.size = size
+
     def read_range(self, start: int, end: int) -> bytes:
         pieces: list[bytes] = []
         for position in range(start, end, MAX_FRAME_BYTES):

@@ -143,7 +143,7 @@ class Candidates:
     @property
     def root(self) -> BoolArray:
         """The box of the root: every candidate."""
-        return np.ones(len(self), dtype=np.bool_)
+        return np.ones_like(self.equals)
 
     def children(
         self, box: BoolArray, chosen: int | None

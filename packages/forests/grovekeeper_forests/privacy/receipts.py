@@ -142,9 +142,14 @@ def _leaf(event: Event) -> str:
             )
         case DiscreteLaplace():
             moved = "it" if event.coordinates == 1 else "all of them together"
+            scale = "without bound"
+            if event.inverse_scale != 0:
+                # rounded down, so that the receipt never overstates the noise
+                rounded_scale = rounded(1 / event.inverse_scale, up=False)
+                scale = amounts.to_text(rounded_scale)
             return (
                 f"release of {_whole_numbers(event.coordinates)} discrete Laplace noise of scale "
-                f"{_noise_scale(event.inverse_scale)}; {_changed(event)} moves {moved} by at most "
+                f"{scale}; {_changed(event)} moves {moved} by at most "
                 f"{_plain(event.l1_sensitivity)}"
             )
         case RoundedGaussian():
@@ -186,13 +191,6 @@ def _plain(value: Fraction) -> str:
     significant digits.
     """
     return amounts.to_text(rounded(value, up=True))
-
-
-def _noise_scale(inverse_scale: Fraction) -> str:
-    """The scale of the noise, rounded down so that the receipt never overstates it."""
-    if inverse_scale == 0:
-        return "without bound"
-    return amounts.to_text(rounded(1 / inverse_scale, up=False))
 
 
 def _times(noise: RoundedGaussian) -> str:
