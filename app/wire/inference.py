@@ -1,6 +1,6 @@
 """Defines the types of ``/v2``, the Open Inference Protocol.
 
-``services.inference`` decodes the bodies of requests.
+``services.inference_requests`` decodes the bodies of requests.
 """
 
 from typing import Annotated, Any, Literal, TypeAlias

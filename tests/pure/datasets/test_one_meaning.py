@@ -22,7 +22,7 @@ import pytest
 
 from app.datasets.upload_bodies import BodyForm
 from app.services import arrow_tables
-from app.services.inference import read_request
+from app.services.inference_requests import read_request
 from grovekeeper_client import rows as client_rows
 from grovekeeper_client.cli.command import WrongUse
 from grovekeeper_client.cli.prediction_rows import read_rows

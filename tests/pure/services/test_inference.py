@@ -13,8 +13,8 @@ import pytest
 
 from app.core import limits
 from app.core.errors import InvalidRequest, MalformedRequest, TooLarge
-from app.services import inference
-from app.services.inference import Cells, read_request
+from app.services import inference_requests
+from app.services.inference_requests import Cells, read_request
 from grovekeeper_forests import limits as forest_limits
 from grovekeeper_forests.data.schema import Schema
 from grovekeeper_forests.errors import GrovekeeperError, ParameterInvalid
@@ -232,7 +232,9 @@ def test_more_tensors_than_a_model_has_columns_are_refused_before_they_are_built
     with pytest.raises(TooLarge) as refused:
         read_request(json.dumps({"inputs": [tensor] * n_inputs}).encode(), [], sized(2))
     # The larger body is not even parsed: its values and names are counted.
-    assert refused.value.limit == (2 if n_inputs == 3 else inference._max_nodes(2))
+    assert refused.value.limit == (
+        2 if n_inputs == 3 else inference_requests._max_nodes(2)
+    )
 
 
 def test_rows_times_features_of_a_model_have_a_limit() -> None:

@@ -6,7 +6,7 @@ import json
 import math
 import struct
 
-from app.services import inference
+from app.services import inference_requests
 from grovekeeper_forests import limits as forest_limits
 from grovekeeper_forests.errors import GrovekeeperError
 from tests.support.schemas import sized
@@ -42,7 +42,7 @@ def run(data: bytes) -> bool:
     """
     header, _, body = data.partition(b"\n")
     try:
-        request, columns = inference.read_request(
+        request, columns = inference_requests.read_request(
             body, [header.decode("latin-1")] if header else [], sized(3)
         )
     except GrovekeeperError:
@@ -73,7 +73,7 @@ def run(data: bytes) -> bool:
                 written["data"] = [
                     None if cell is None else of_json(cell) for cell in cells
                 ]
-            again, read = inference.read_request(
+            again, read = inference_requests.read_request(
                 json.dumps({"inputs": [written]}).encode(), [], sized(3)
             )
             assert (read, len(again.inputs)) == ({tensor.name: written["data"]}, 1)
