@@ -28,16 +28,12 @@ from starlette.exceptions import HTTPException
 from app.api import problems
 from app.api.authentication import Authentication, Readiness
 from app.api.capacity import THREADS, Capacities
+from app.api.compression import Compression
 from app.api.fixed_answers import FixedAnswer
 from app.api.metrics import Metrics
-from app.api.middleware import (
-    Application,
-    Compression,
-    EveryRequest,
-    Predictions,
-    Spans,
-)
+from app.api.middleware import Application, EveryRequest, Spans
 from app.api.pages.routers import PAGES
+from app.api.predictions import Predictions
 from app.api.problems import INTERNAL, MEDIA_TYPE, PROBLEMS
 from app.api.requests import check_query
 from app.api.routes import (

@@ -1,42 +1,32 @@
 """Assigns an id to every request and checks load, readiness, key and path, in this
 order, before routing.
 
-Predictions are answered before the framework routes them, because routing costs more
-than a prediction: those of ``POST /models/{id}/predict`` and of the Open Inference
-Protocol. Key, limits, errors, headers and records are those of every request. Small
-predictions need no task either (:meth:`EveryRequest.at_once`), because a task costs
-more, too. The framework's routes document the operations, and answer other methods.
+Predictions are answered before the framework routes them (:mod:`.predictions`). Key,
+limits, errors, headers and records are those of every request. Small predictions need
+no task either (:meth:`EveryRequest.at_once`), because a task costs more, too.
 """
 
 import asyncio
 import errno
 import logging
-import re
 import secrets
 import time
 from collections import Counter
-from collections.abc import Awaitable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
-from typing import Any, Protocol, TypeAlias
+from functools import cached_property
+from typing import Any, Protocol
 
 from fastapi import FastAPI
-from starlette.datastructures import Headers
-from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.access.grants import Principal
 from app.api import problems
-from app.api.accepted import accepts
 from app.api.addresses import PATH_PREFIX, base
 from app.api.authentication import (
-    INFER,
-    INFER_BY_VERSION,
-    PREDICT,
     WITHOUT_SESSION,
     Authentication,
     Prediction,
@@ -44,16 +34,14 @@ from app.api.authentication import (
     prediction_of,
     take_session,
 )
-from app.api.capacity import CLIENT, Capacities, Client, Work, is_administration
+from app.api.capacity import CLIENT, Client, is_administration
 from app.api.metrics import Metrics
 from app.api.pages.rendering import page_of, unexpected
-from app.api.requests import check_media_type, check_query, read_body
+from app.api.predictions import PREDICTION_ROUTES, Parts, Predictions
 from app.core import limits, stamps
 from app.core.errors import InvalidRequest, NotFound, TooManyRequests, Unavailable
 from app.core.logging import about
-from app.services.inference import InferenceAnswer, infer, infer_at_once
 from app.services.installation import Installation
-from app.services.predict import PredictionForm, answer_at_once, predict
 from grovekeeper_forests.errors import GrovekeeperError
 
 PUBLIC_PATHS = frozenset(
@@ -78,18 +66,8 @@ _ON_EVERY_ANSWER = (
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 _METHODS = frozenset({"DELETE", "GET", "HEAD", "PATCH", "POST", "PUT"})
 _READS = frozenset({"GET", "HEAD"})
-_PREDICTIONS = frozenset({PREDICT, INFER, INFER_BY_VERSION})
-_BINARY = "application/octet-stream"
-_OTHERS = {
-    PREDICT: (PredictionForm.ARROW,),
-    INFER: (_BINARY,),
-    INFER_BY_VERSION: (_BINARY,),
-}
-"""The media types of bodies of predictions besides JSON."""
-
-_JSON_LENGTH = b"inference-header-content-length"
 _MEASURED_AS = {
-    **dict.fromkeys(_PREDICTIONS, "prediction"),
+    **dict.fromkeys(PREDICTION_ROUTES, "prediction"),
     "/train": "admission",
     "/models/{model_id}/evaluations": "admission",
     "/evaluations": "admission",
@@ -98,13 +76,6 @@ _MEASURED_AS = {
     "/ledger/{dataset}/reservations": "admission",
 }
 """The routes whose durations are measured: they read no stored row."""
-_UNCOMPRESSED = re.compile(
-    r"/|/openapi\.json|/ui/.*|/keys.*|.*/webhooks.*|.*/rules|.*/aliases/[^/]+"
-)
-_OF_A_TAG = (b"etag", b"vary")
-"""The header fields of an answer that its 304 has, too."""
-
-_COMPRESSED_ALREADY = (*DEFAULT_EXCLUDED_CONTENT_TYPES, "application/octet-stream")
 _log = logging.getLogger(__name__)
 
 
@@ -117,147 +88,6 @@ class Spans(Protocol):
         self, scope: Scope, *, status: int, began_ns: int, ended_ns: int
     ) -> None:
         """Exports the span of a request that has ended."""
-
-
-_Parts: TypeAlias = tuple[list[tuple[bytes, bytes]], bytes]
-"""Header fields and body of an answer."""
-
-
-class Predictions:
-    """Answers predictions of one process.
-
-    Args:
-        capacities: its threads predict what is not answered at once.
-        routes: the framework's routes, those of predictions among them.
-
-    Attributes:
-        routes: those of predictions by their path, for metrics and spans.
-    """
-
-    def __init__(
-        self,
-        installation: Installation,
-        capacities: Capacities,
-        routes: Sequence[BaseRoute],
-    ) -> None:
-        self._installation = installation
-        self._capacities = capacities
-        self.routes = {
-            path: route
-            for route in routes
-            if (path := getattr(route, "path", "")) in _PREDICTIONS
-        }
-
-    async def answer(
-        self, addressed: Prediction, scope: Scope, receive: Receive, send: Send
-    ) -> None:
-        """Answers a request whose caller is authenticated; its functions in
-        ``app.services`` list the errors.
-        """
-        scope["route"] = self.routes[addressed.route]
-        media_type, body = await read_body(
-            scope, receive, limits.MAX_PREDICTION_BODY_BYTES, _OTHERS[addressed.route]
-        )
-        if scope["query_string"]:
-            await check_query(Request(scope))
-        parts = None
-        if media_type != PredictionForm.ARROW:
-            # While a caller was read again, many of its requests came here: by its one
-            # thread they would take so long that those behind them find no seat, come
-            # here, too, and are refused.
-            parts = self.at_once(addressed, scope["state"]["principal"], scope, body)
-        fields, answer = parts or await self._in_thread(
-            addressed, scope, media_type, body
-        )
-        # the answer may wait for its client, which holds up no other large body
-        del body
-        self._capacities.end_large_body(CLIENT.get())
-        await send({"type": "http.response.start", "status": 200, "headers": fields})
-        await send({"type": "http.response.body", "body": answer})
-
-    async def _in_thread(
-        self, addressed: Prediction, scope: Scope, media_type: str, body: bytes
-    ) -> _Parts:
-        asked = self._installation, scope["state"]["principal"], addressed.model
-        if addressed.route != PREDICT:
-            work = partial(
-                infer,
-                *asked,
-                addressed.version,
-                body,
-                json_lengths=_json_lengths(scope),
-            )
-            return _inferred(await self._capacities.run(Work.PREDICTION, work))
-        form = PredictionForm.JSON
-        if media_type == PredictionForm.ARROW:
-            form = PredictionForm.ARROW
-        answer_form = _form_of_answer(scope, form)
-        predicted = partial(predict, *asked, body, form=form, answer_form=answer_form)
-        answer = await self._capacities.run(Work.PREDICTION, predicted)
-        return _fields(answer_form, answer), answer
-
-    def at_once(
-        self, addressed: Prediction, principal: Principal, scope: Scope, body: bytes
-    ) -> _Parts | None:
-        """Answers a small request whose model is loaded; ``None`` if :meth:`answer` has
-        to.
-        """
-        if scope["query_string"] or len(body) > limits.MAX_BYTES_AT_ONCE:
-            return None
-        asked = self._installation, principal, addressed.model
-        if addressed.route != PREDICT:
-            check_media_type(scope, _OTHERS[addressed.route])
-            inferred = infer_at_once(
-                *asked, addressed.version, body, json_lengths=_json_lengths(scope)
-            )
-            if inferred is None:
-                return None
-            return _inferred(inferred)
-        check_media_type(scope)
-        if _form_of_answer(scope, PredictionForm.JSON) is not PredictionForm.JSON:
-            return None
-        answer = answer_at_once(*asked, body)
-        if answer is None:
-            return None
-        return _fields(PredictionForm.JSON, answer), answer
-
-
-def _fields(media_type: str, answer: bytes) -> list[tuple[bytes, bytes]]:
-    return [
-        (b"content-length", b"%d" % len(answer)),
-        (b"content-type", media_type.encode("ascii")),
-    ]
-
-
-def _inferred(answer: InferenceAnswer) -> _Parts:
-    if answer.json_length is None:
-        return _fields("application/json", answer.body), answer.body
-    length = (_JSON_LENGTH, b"%d" % answer.json_length)
-    return [length, *_fields(_BINARY, answer.body)], answer.body
-
-
-def _json_lengths(scope: Scope) -> list[str]:
-    return [
-        value.decode("latin-1")
-        for name, value in scope["headers"]
-        if name == _JSON_LENGTH
-    ]
-
-
-def _form_of_answer(scope: Scope, form: PredictionForm) -> PredictionForm:
-    """The form of the request, unless the field ``Accept`` names the other form alone."""
-    accepted = [value for name, value in scope["headers"] if name == b"accept"]
-    if not accepted:
-        return form
-    return _only_form(b",".join(accepted)) or form
-
-
-@lru_cache(maxsize=64)
-def _only_form(accepted: bytes) -> PredictionForm | None:
-    """The form that a field names, unless it names both or none."""
-    field = accepted.decode("latin-1")
-    forms = [form for form in PredictionForm if accepts(field, form)]
-    return forms[0] if len(forms) == 1 else None
 
 
 class EveryRequest:
@@ -343,7 +173,7 @@ class EveryRequest:
             self._metrics.durations.add(_MEASURED_AS[route], took_ns / 1e9)
         principal: Principal | None = scope["state"].get("principal")
         key_id = None if principal is None else principal.key_id
-        if method in _READS or route in _PREDICTIONS:
+        if method in _READS or route in PREDICTION_ROUTES:
             level = logging.DEBUG
         else:
             level = logging.INFO
@@ -373,9 +203,7 @@ class EveryRequest:
         scope["state"]["session"] = take_session(scope)
         return self._authentication.seen(scope)
 
-    def at_once(
-        self, addressed: Prediction, scope: Scope, body: bytes
-    ) -> _Parts | None:
+    def at_once(self, addressed: Prediction, scope: Scope, body: bytes) -> Parts | None:
         """Answers a small prediction on the event loop, because nothing waits or takes
         long.
 
@@ -545,64 +373,6 @@ def _head_of(send: Send) -> Send:
             raise ClientDisconnect
 
     return send_head
-
-
-class Compression:
-    """ASGI middleware that compresses large answers to GET for clients that accept
-    gzip, and answers 304 to clients that have the answer.
-
-    Sizes of compressed answers tell whether a guess that a stranger can put into an
-    answer is in it, too. So pages, and answers about keys and webhooks, stay as they
-    are. So do answers with an ``ETag``, which names their very bytes
-    (:class:`app.api.fixed_answers.FixedAnswer` has compressed its own).
-    """
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-        self._compressed = GZipMiddleware(
-            app,
-            limits.MIN_COMPRESSED_BYTES,
-            compresslevel=1,
-            exclude_content_types=_COMPRESSED_ALREADY,
-        )
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        app = self._app
-        is_get = scope["type"] == "http" and scope["method"] == "GET"
-        if is_get:
-            send = _unless_held(scope, send)
-        if is_get and not _UNCOMPRESSED.fullmatch(scope["path"]):
-            coding = Headers(scope=scope).get("accept-encoding", "")
-            # Starlette looks for the letters alone, and would compress for a client that
-            # refuses gzip with the weight 0.
-            is_refused = "gzip" in coding and not accepts(coding, "gzip")
-            app = self._app if is_refused else self._compressed
-        await app(scope, receive, send)
-
-
-def _unless_held(scope: Scope, send: Send) -> Send:
-    """Sends an answer as 304, without its content, if the request names its ``ETag`` in
-    ``If-None-Match``.
-    """
-    held = Headers(scope=scope).get("if-none-match")
-    if held is None:
-        return send
-    is_held = False
-
-    async def send_unless_held(message: Message) -> None:
-        nonlocal is_held
-        if message["type"] == "http.response.start":
-            tag = Headers(raw=message["headers"]).get("etag")
-            # a proxy that compresses an answer makes its tag weak: W/"…"
-            is_held = tag is not None and (tag in held or held.strip() == "*")
-            if is_held:
-                kept = [it for it in message["headers"] if it[0] in _OF_A_TAG]
-                message = {**message, "status": 304, "headers": kept}
-        elif is_held:
-            message = {**message, "body": b""}
-        await send(message)
-
-    return send_unless_held
 
 
 class Application(FastAPI):

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from app.api import middleware
+from app.api import predictions
 from tests.support.server import Caller, Server, running_server
 from tests.support.set_limits import SetLimit
 
@@ -39,7 +39,7 @@ def _only_at_once() -> Iterator[None]:
         raise AssertionError("the prediction was not answered at once")
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(middleware, "predict", refuse)
+        patched.setattr(predictions, "predict", refuse)
         yield
 
 

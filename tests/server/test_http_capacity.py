@@ -15,7 +15,7 @@ import httpx
 import pyarrow as pa
 import pytest
 
-from app.api import middleware, streams
+from app.api import predictions, streams
 from app.api.capacity import THREADS, Client, Turns, Work
 from app.api.routes import datasets, keys, ledger, models
 from app.api.routes import training as training_routes
@@ -73,7 +73,7 @@ FUNCTIONS: dict[Work, tuple[Any, str]] = {
     Work.DECODING: (admission, "decoder_seat"),
     Work.EXPORT: (ledger.history, "export_json_lines"),
     Work.CONVERSION: (models.models, "take_onnx"),
-    Work.PREDICTION: (middleware, "predict"),
+    Work.PREDICTION: (predictions, "predict"),
 }
 
 
@@ -214,7 +214,7 @@ def test_queued_requests_of_clients_that_went_away_do_not_begin(
     its end.
     """
     release, entered, begun = threading.Event(), threading.Semaphore(0), list[int]()
-    original = middleware.predict
+    original = predictions.predict
 
     def wait(*arguments: Any, **options: Any) -> Any:
         begun.append(len(arguments[3]))
@@ -233,7 +233,7 @@ def test_queued_requests_of_clients_that_went_away_do_not_begin(
             waiting.remove(client)
 
     monkeypatch.setattr(Turns, "begin", counted)
-    monkeypatch.setattr(middleware, "predict", wait)
+    monkeypatch.setattr(predictions, "predict", wait)
     key = server.caller("admin").key
     bodies = [
         json.dumps({"rows": [{"age": 1}] * n_rows}).encode()

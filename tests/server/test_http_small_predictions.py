@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import httpx
 import pytest
 
-from app.api import middleware
+from app.api import predictions
 from app.core import limits
 from tests.support.databases import on_one_server
 from tests.support.server import Server
@@ -60,7 +60,7 @@ def _without_tasks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     with monkeypatch.context() as patched:
         patched.setattr(limits, "BODY_AFTER_HEAD_S", 60)
-        patched.setattr(middleware, "predict", refuse)
+        patched.setattr(predictions, "predict", refuse)
         yield
 
 
@@ -139,7 +139,7 @@ def test_requests_that_arrive_together_are_answered_in_their_order_and_take_no_t
     """They have tasks, as those of a key have that was not cached; the one thread of a
     key would fall behind.
     """
-    monkeypatch.delattr(middleware, "predict")
+    monkeypatch.delattr(predictions, "predict")
     bodies = [
         json.dumps({"rows": [{"age": 39, "height": 1.5, "sex": "Male"}] * n}).encode()
         for n in (1, 2, 3)

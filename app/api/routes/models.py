@@ -162,6 +162,6 @@ def predict(_: Caller, model_id: str) -> None:
     A table in Arrow is answered by a table, with the columns `label` and
     `probabilities`, unless `Accept` names JSON.
     """
-    # The route documents the operation; app.api.middleware answers its requests before
+    # The route documents the operation; app.api.predictions answers its requests before
     # the framework routes them.
     raise AssertionError("predictions are answered before routing")
