@@ -40,7 +40,7 @@ ROWS = (
 
 OTHERS = {
     "grovekeeper_client/cli/prediction_tables.py": "reads rows to predict, which no release depends on",
-    "app/datasets/columnar_child.py": "decodes the body of an upload, whose rows another process counts",
+    "app/datasets/columnar_decoding.py": "decodes the body of an upload, whose rows another process counts",
     "grovekeeper_forests/algorithms/rpf/grow.py": "computes with sums over rows, and passes rows on whole",
     "grovekeeper_forests/data/sanitiser.py": "defines what one cell of one row becomes; reads requests of predictions",
     "grovekeeper_forests/trees/tree_growth.py": "computes with sums over rows, and passes rows on whole",

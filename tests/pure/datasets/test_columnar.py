@@ -24,9 +24,9 @@ import pytest
 
 from app.core import limits
 from app.core.errors import RowsInvalid, TooLarge
-from app.datasets import columnar_child as decoding
+from app.datasets import columnar_decoding as decoding
 from app.datasets import columnar_source, fingerprints, row_files
-from app.datasets.columnar_child import BodyRefused, decode
+from app.datasets.columnar_decoding import BodyRefused, decode
 from app.datasets.columnar_source import ColumnarSource
 from app.datasets.columnar_stream import (
     HEAD,

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from app.core import limits
-from app.datasets.columnar_child import BodyRefused, decode
+from app.datasets.columnar_decoding import BodyRefused, decode
 from app.datasets.columnar_stream import Blocks, Piece
 from app.datasets.upload_bodies import BodyForm
 from tests.support.columnar import COLUMNAR, body_of
