@@ -17,7 +17,6 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
-from typing import TypeAlias
 
 from sqlalchemy import Select, delete, or_, select
 from sqlalchemy.orm import Session
@@ -116,7 +115,7 @@ class Principal:
         return frozenset[Role]().union(*(INCLUDED[role] for role in held))
 
 
-Now: TypeAlias = Callable[[Session], datetime]
+Now = Callable[[Session], datetime]
 """The clock that all processes on the database share; read only for keys that expire."""
 
 

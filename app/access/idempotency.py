@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
-from typing import TypeAlias
 
 from sqlalchemy import Executable
 from sqlalchemy.orm import Session
@@ -22,7 +21,7 @@ from app.core.errors import IdempotencyInFlight, IdempotencyKeyReused
 from app.db.database import DialectName, dialect_of_session, insert_on
 from app.wire import base
 
-Identity: TypeAlias = tuple[str, str, str]
+Identity = tuple[str, str, str]
 """Principal, route and idempotency key: at most one answer is stored for them."""
 
 

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn
 from weakref import WeakKeyDictionary
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
@@ -44,7 +44,7 @@ _HOST = (
 """The characters of a host and a port (RFC 3986)."""
 
 
-AtOnce: TypeAlias = Callable[
+AtOnce = Callable[
     [Prediction, Scope, bytes], tuple[list[tuple[bytes, bytes]], bytes] | None
 ]
 """Answers a small prediction, given its scope and its body, with header fields and a

@@ -6,7 +6,6 @@ The framework's routes document the operations, and answer other methods.
 
 from collections.abc import Sequence
 from functools import lru_cache, partial
-from typing import TypeAlias
 
 from starlette.requests import Request
 from starlette.routing import BaseRoute
@@ -37,7 +36,7 @@ _OTHERS = {
 """The media types of bodies of predictions besides JSON."""
 
 _JSON_LENGTH = b"inference-header-content-length"
-Parts: TypeAlias = tuple[list[tuple[bytes, bytes]], bytes]
+Parts = tuple[list[tuple[bytes, bytes]], bytes]
 """Header fields and body of an answer."""
 
 

@@ -15,7 +15,7 @@ from enum import StrEnum
 from functools import lru_cache, partial
 from inspect import iscoroutinefunction, signature
 from time import monotonic
-from typing import Annotated, Any, TypeAlias, TypeVar, cast
+from typing import Annotated, Any, TypeVar, cast
 
 from anyio import to_thread
 from fastapi import APIRouter, Depends, Header, Query, Request, Response, Security
@@ -551,12 +551,12 @@ def sent(answer: Answer) -> Response:
     )
 
 
-NameFilter: TypeAlias = Annotated[
+NameFilter = Annotated[
     str | None, Query(max_length=limits.MAX_DATASET_NAME_CHARS, pattern=PUBLIC_NAME)
 ]
 """A name or an id by which a list is filtered."""
 
-KeyFilter: TypeAlias = Annotated[
+KeyFilter = Annotated[
     str | None, Query(max_length=limits.MAX_KEY_NAME_CHARS, pattern=NO_CONTROLS)
 ]
 """The name or the id of a key by which a list is filtered."""

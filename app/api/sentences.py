@@ -9,7 +9,6 @@ document is made, so the start of the service takes no longer.
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeAlias
 
 from grovekeeper_common.json_types import JsonObject
 
@@ -20,7 +19,7 @@ _SHORT_NAMES = {
 }
 """Schemas whose class names are equal, by the name in the document."""
 
-Described: TypeAlias = tuple[str, str, JsonObject]
+Described = tuple[str, str, JsonObject]
 """Where it belongs, its name, and the object to describe."""
 
 

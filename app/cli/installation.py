@@ -15,7 +15,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any
 
 import typer
 
@@ -39,7 +39,7 @@ _ADDRESSES = ("database_url", "migration_url")
 _PASSWORDS = {"password", "sslpassword"}
 """Options in the address of a PostgreSQL database that are secret."""
 
-MigrationUrl: TypeAlias = Annotated[
+MigrationUrl = Annotated[
     str | None,
     typer.Option(
         help="Address for the role that owns the tables, without a password; default GROVEKEEPER_MIGRATION_URL."

@@ -25,7 +25,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias, cast
+from typing import Any, BinaryIO, cast
 from urllib.parse import unquote, urlsplit
 
 from app.core import files, limits
@@ -44,7 +44,7 @@ except ModuleNotFoundError:
         "GROVEKEEPER_STORE needs the extra objectstore; install it first"
     ) from None
 
-Facts: TypeAlias = Mapping[str, Any]
+Facts = Mapping[str, Any]
 """What a store says about an object: its path, size, entity tag and time."""
 
 _WHOLE_BYTES = 32 * 1024 * 1024  # largest object that one conditional request writes

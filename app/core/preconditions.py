@@ -5,11 +5,10 @@ RFC 9110).
 import hashlib
 import json
 import re
-from typing import TypeAlias
 
 from app.core.errors import ChangedMeanwhile, InvalidRequest
 
-Condition: TypeAlias = frozenset[str] | None
+Condition = frozenset[str] | None
 """The entity tags of which one must hold; ``*`` holds for everything that exists.
 ``None``: no condition.
 """

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import Any, Literal, Self, TypeAlias, get_args
+from typing import Any, Literal, Self, get_args
 from urllib.parse import quote, urlsplit
 
 from app.core import limits
@@ -21,7 +21,7 @@ from app.core.errors import InstallationError
 from grovekeeper_common import strict_json
 
 PREFIX = "GROVEKEEPER_"
-GlobalRole: TypeAlias = Literal["admin", "owner", "auditor"]
+GlobalRole = Literal["admin", "owner", "auditor"]
 GLOBAL_ROLES: tuple[GlobalRole, ...] = get_args(GlobalRole)
 """Roles that take effect without a grant."""
 _CONTACT = re.compile(r"(mailto:[!-~]+@[!-~]+|https://[!-~]+)")

@@ -17,7 +17,7 @@ import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum, auto
 from types import MappingProxyType
-from typing import Any, BinaryIO, TypeAlias, cast
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 import pyarrow as pa
@@ -51,7 +51,7 @@ from grovekeeper_common.number_text import text_of_number
 from grovekeeper_forests import limits as forest_limits
 from grovekeeper_forests.array_types import Float64Array, Int32Array
 
-Emit: TypeAlias = Callable[[Piece], None]
+Emit = Callable[[Piece], None]
 _BATCH_CELLS = 2**20
 _BATCH_ROWS = (2**8, 2**15)
 """Fewest and most rows of a batch of Parquet; between them, a batch has

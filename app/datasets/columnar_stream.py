@@ -39,7 +39,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import pairwise
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -63,7 +63,7 @@ VERDICT = b"V"
 MAX_FRAME_BYTES = 1024 * 1024
 """Bytes of a payload, and of a range of the body."""
 
-Piece: TypeAlias = bytes | memoryview
+Piece = bytes | memoryview
 MAX_DIFFERENT_TEXTS = 256
 """Most texts of a column that is sent as indices of texts."""
 

@@ -22,7 +22,6 @@ How cells are read:
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -468,7 +467,7 @@ def _other_spellings(cells: pa.Array) -> BoolArray:
     return refused
 
 
-Column: TypeAlias = NumberColumn | CategoryColumn | LabelColumn
+Column = NumberColumn | CategoryColumn | LabelColumn
 
 
 def new_column(feature: Feature) -> NumberColumn | CategoryColumn:

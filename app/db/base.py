@@ -5,7 +5,7 @@ exactly on both databases.
 import json
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Any, ClassVar, TypeAlias, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 import rfc8785
 from sqlalchemy import BigInteger, DateTime, Dialect, Integer, MetaData, Text, select
@@ -138,7 +138,7 @@ class Base(DeclarativeBase):
         return shown
 
 
-PrimaryKey: TypeAlias = Annotated[str, mapped_column(primary_key=True)]
+PrimaryKey = Annotated[str, mapped_column(primary_key=True)]
 """A text that is the primary key of its table, or a part of it."""
 
 Row = TypeVar("Row", bound=Base)

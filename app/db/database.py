@@ -26,7 +26,7 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 from select import POLLIN, poll
-from typing import Any, Literal, Self, TypeAlias, cast
+from typing import Any, Literal, Self, cast
 
 import sqlalchemy
 from sqlalchemy import (
@@ -61,7 +61,7 @@ from app.core.logging import Tally
 from app.db.base import Base, UtcDateTime
 from app.db.locks import WriteLock, take_name
 
-DialectName: TypeAlias = Literal["sqlite", "postgresql"]
+DialectName = Literal["sqlite", "postgresql"]
 
 ACCESS = "grovekeeper_access"
 """Execution option: ``"write"`` or ``"read"``. On SQLite a connection without the

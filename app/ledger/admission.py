@@ -8,7 +8,6 @@ all. Quotes and admissions share this code.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
 
 from grovekeeper_common.limit_words import LimitedBy
 from grovekeeper_forests.kept import kept_property
@@ -343,7 +342,7 @@ class Placed:
     member: CellBalance | None
 
 
-Admitted: TypeAlias = tuple[Placed, ...]
+Admitted = tuple[Placed, ...]
 """Every request of an admitted job, in the order in which their reservations are
 written: by account, then position.
 """

@@ -48,7 +48,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TypeAlias
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
@@ -67,7 +66,7 @@ from app.core.files import Store, StoredFile
 from app.ledger.tables import BlockRow, EntryRow, SignerRow
 from grovekeeper_common import durable_files
 
-Subtree: TypeAlias = Callable[[int, int], bytes]
+Subtree = Callable[[int, int], bytes]
 
 EMPTY_ROOT = hashlib.sha256(b"").digest()
 STEP = 8

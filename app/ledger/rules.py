@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from operator import itemgetter
-from typing import Literal, Self, TypeAlias, TypeVar
+from typing import Literal, Self, TypeVar
 
 from sqlalchemy import or_, select, update
 from sqlalchemy.orm import Session
@@ -460,7 +460,7 @@ def due_accounts(session: Session, *, at: datetime) -> list[str]:
     return list(session.scalars(due.order_by(RulesRow.account_id)))
 
 
-HeldBy: TypeAlias = Literal["frozen", "erasure-due"]
+HeldBy = Literal["frozen", "erasure-due"]
 """Why the jobs of an account are not started."""
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from enum import StrEnum
 from fractions import Fraction
-from typing import TypeAlias, cast
+from typing import cast
 
 import rfc8785
 from sqlalchemy import (
@@ -169,7 +169,7 @@ class Entry:
         return replace(self, hash=hashlib.sha256(rfc8785.dumps(body)).hexdigest())
 
 
-StatedScope: TypeAlias = Mapping[str, Sequence[Cell] | int]
+StatedScope = Mapping[str, Sequence[Cell] | int]
 """A scope as an entry states it: a list of cells, or the number of the first uploads
 (:attr:`Entry.scope`).
 """

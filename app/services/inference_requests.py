@@ -18,7 +18,7 @@ import math
 import re
 import struct
 from collections.abc import Sequence
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
@@ -42,7 +42,7 @@ LENGTH_OF_TEXT = struct.Struct("<I")
 
 _LENGTH = re.compile(r"[0-9]{1,12}", re.ASCII)
 
-Cells: TypeAlias = list[Any] | Float64Array
+Cells = list[Any] | Float64Array
 """The values of a column: a list in which ``None`` is a missing value, or numbers of
 which NaN is one.
 """

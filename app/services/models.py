@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, BinaryIO, Self, TypeAlias
+from typing import Any, BinaryIO, Self
 
 from sqlalchemy.orm import Session
 
@@ -90,7 +90,7 @@ _OF_JOB = (
     "label", "scope", "price", "n_leaves", "purpose", "submitted_by", "submitted_by_name",
 )  # fmt: skip
 
-_Listed: TypeAlias = tuple[ReleaseRow, _Trained | None]
+_Listed = tuple[ReleaseRow, _Trained | None]
 """A model, and what its job tells."""
 
 

@@ -9,7 +9,7 @@ another process continues if it was killed.
 import logging
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from sqlalchemy import (
     ColumnElement,
@@ -33,7 +33,7 @@ BUDGET_LOW = "budget.low"
 TEST = "webhook.test"
 """The event that an owner asks for."""
 
-Unanswered: TypeAlias = Literal["unreachable", "no-tls", "no-answer"]
+Unanswered = Literal["unreachable", "no-tls", "no-answer"]
 """Why a receiver gave no answer: no delivery may go to its address or no connection was
 made, its certificate is not accepted or it has no TLS, or none of its answers came in
 time.

@@ -16,14 +16,14 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import closing
 from functools import cache
-from typing import Any, TypeAlias
+from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from app.core import limits
 from app.webhooks.outbox import Unanswered
 
-Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
-Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 _GLOBAL_UNICAST = ipaddress.ip_network("2000::/3")

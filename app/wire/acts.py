@@ -1,11 +1,11 @@
 """Defines the types of ``/audit``: acts of people."""
 
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from app.wire.base import Answer, DecimalText
 from grovekeeper_common.json_types import JsonObject
 
-ActKind: TypeAlias = Literal[
+ActKind = Literal[
     "open",
     "key-made",
     "key-rotated",

@@ -1,6 +1,6 @@
 """Defines the types of aliases, the names that move from model to model."""
 
-from typing import Annotated, TypeAlias
+from typing import Annotated
 
 from pydantic import Field
 
@@ -8,7 +8,7 @@ from app.core import limits
 from app.wire.base import Answer, OfDataset, Reference, Request
 from app.wire.datasets import PUBLIC_NAME
 
-AliasName: TypeAlias = Annotated[
+AliasName = Annotated[
     str, Field(max_length=limits.MAX_ALIAS_CHARS, pattern=PUBLIC_NAME)
 ]
 

@@ -5,7 +5,7 @@ import re
 from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any
 
 from pydantic import (
     AfterValidator,
@@ -47,9 +47,7 @@ class Answer(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
-LabelOfJob: TypeAlias = Annotated[
-    str | None, Field(exclude_if=lambda label: label is None)
-]
+LabelOfJob = Annotated[str | None, Field(exclude_if=lambda label: label is None)]
 """The label that a job reads. Absent where the dataset declares no other, so that such
 answers keep their bytes.
 """
@@ -169,7 +167,7 @@ _AMOUNT_SCHEMA = {
     ],
 }
 
-PositiveAmount: TypeAlias = Annotated[
+PositiveAmount = Annotated[
     Fraction, BeforeValidator(_amount), WithJsonSchema(_AMOUNT_SCHEMA)
 ]
 
@@ -188,7 +186,7 @@ def stated_once(epsilon: Fraction | None, info: ValidationInfo) -> Fraction | No
     return epsilon
 
 
-CapInEpsilon: TypeAlias = Annotated[
+CapInEpsilon = Annotated[
     PositiveAmount | None, AfterValidator(stated_once), Field(validate_default=True)
 ]
 """ε, δ, ρ or μ² of a request, exact and above zero."""
@@ -206,7 +204,7 @@ def _finite(value: object) -> float:
     return number
 
 
-FiniteNumber: TypeAlias = Annotated[
+FiniteNumber = Annotated[
     float, BeforeValidator(_finite), WithJsonSchema({"type": "number"})
 ]
 """A JSON number that fits a double."""
@@ -224,7 +222,7 @@ def _finite_or_text(value: object) -> float | str:
     return value
 
 
-NumberOrDate: TypeAlias = Annotated[
+NumberOrDate = Annotated[
     float | Annotated[str, Field(max_length=_DATE_CHARS)],
     BeforeValidator(_finite_or_text),
     WithJsonSchema(
@@ -245,16 +243,14 @@ def _instant(value: object) -> datetime:
         raise problem("not-a-time", form=_TIME_FORM) from None
 
 
-Instant: TypeAlias = Annotated[
+Instant = Annotated[
     datetime,
     BeforeValidator(_instant),
     WithJsonSchema({"type": "string", "format": "date-time", "maxLength": 35}),
 ]
 """A time of a request, as RFC 3339 text with a zone."""
 
-DecimalText: TypeAlias = Annotated[
-    str, Field(pattern=r"^[0-9]+(\.[0-9]+)?$", examples=["0.7"])
-]
+DecimalText = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)?$", examples=["0.7"])]
 """An exact decimal of an answer."""
 
 _OBEYED = r"\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069"
@@ -274,7 +270,7 @@ NO_CONTROLS = rf"^[^{_OBEYED}]*$"
 VISIBLE_LINE = rf"^[^{_OBEYED}]*[^{_INVISIBLE}{_OBEYED}][^{_OBEYED}]*$"
 """Pattern of a line with at least one visible character."""
 
-PublicSentence: TypeAlias = Annotated[
+PublicSentence = Annotated[
     str,
     Field(min_length=1, max_length=limits.MAX_SENTENCE_CHARS, pattern=VISIBLE_LINE),
     AfterValidator(no_secret),
@@ -283,10 +279,10 @@ PublicSentence: TypeAlias = Annotated[
 character.
 """
 
-Reference: TypeAlias = Annotated[str, Field(max_length=limits.MAX_REFERENCE_CHARS)]
+Reference = Annotated[str, Field(max_length=limits.MAX_REFERENCE_CHARS)]
 """An id or a name by which a request refers to something that exists."""
 
-JsonObjectIn: TypeAlias = Annotated[
+JsonObjectIn = Annotated[
     dict[Reference, Any], Field(max_length=limits.MAX_JSON_MEMBERS)
 ]
 """A JSON object of a request whose members a service checks; the limits of the body

@@ -3,7 +3,7 @@ facts.
 """
 
 from fractions import Fraction
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -41,26 +41,24 @@ PUBLIC_NAME = r"^\.*[A-Za-z0-9_-][A-Za-z0-9._-]*$"
 ``.`` and ``..`` from paths.
 """
 
-PublicName: TypeAlias = Annotated[
+PublicName = Annotated[
     str, Field(max_length=limits.MAX_DATASET_NAME_CHARS, pattern=PUBLIC_NAME)
 ]
 
 
-NewName: TypeAlias = Annotated[
-    PublicName, AfterValidator(no_id), AfterValidator(no_secret)
-]
+NewName = Annotated[PublicName, AfterValidator(no_id), AfterValidator(no_secret)]
 
 
-ColumnName: TypeAlias = Annotated[str, Field(max_length=forest_limits.MAX_NAME_CHARS)]
+ColumnName = Annotated[str, Field(max_length=forest_limits.MAX_NAME_CHARS)]
 
 
-NewColumnName: TypeAlias = Annotated[ColumnName, AfterValidator(no_secret)]
+NewColumnName = Annotated[ColumnName, AfterValidator(no_secret)]
 
 
-Category: TypeAlias = Annotated[str, Field(max_length=forest_limits.MAX_CATEGORY_CHARS)]
+Category = Annotated[str, Field(max_length=forest_limits.MAX_CATEGORY_CHARS)]
 
 
-Categories: TypeAlias = Annotated[
+Categories = Annotated[
     list[Category],
     Field(max_length=forest_limits.MAX_CATEGORIES, fail_fast=True),
     AfterValidator(no_secrets),
@@ -327,9 +325,7 @@ class DeclarationOut(Answer):
     warnings: list[str]
 
 
-DatasetState: TypeAlias = Literal[
-    "active", "nothing-fits", "no-rows", "frozen", "erased"
-]
+DatasetState = Literal["active", "nothing-fits", "no-rows", "frozen", "erased"]
 
 
 class DatasetOut(Answer):

@@ -1,10 +1,10 @@
 """Defines the types of the grants of a dataset."""
 
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from app.wire.base import Answer, OfDataset, Request
 
-GrantedRole: TypeAlias = Literal["owner", "attester", "analyst", "predictor", "auditor"]
+GrantedRole = Literal["owner", "attester", "analyst", "predictor", "auditor"]
 
 
 class GrantIn(Request):

@@ -3,7 +3,7 @@
 ``services.inference_requests`` decodes the bodies of requests.
 """
 
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -19,7 +19,7 @@ PROBABILITIES = "probabilities"
 OUTPUTS = (LABEL, PROBABILITIES)
 
 
-InputDatatype: TypeAlias = Literal[
+InputDatatype = Literal[
     "FP16",
     "FP32",
     "FP64",

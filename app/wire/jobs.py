@@ -1,6 +1,6 @@
 """Defines the types of ``/jobs``, and of an accepted job."""
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -9,19 +9,17 @@ from app.wire.base import NO_CONTROLS, Answer, LabelOfJob, no_secret
 from app.wire.spending import PriceOut, UnlabelledOut
 from grovekeeper_common.json_types import JsonObject
 
-JobName: TypeAlias = Annotated[
+JobName = Annotated[
     str,
     Field(min_length=1, max_length=limits.MAX_JOB_NAME_CHARS, pattern=NO_CONTROLS),
     AfterValidator(no_secret),
 ]
 """The client's name for the output of a job."""
 
-JobState: TypeAlias = Literal[
-    "waiting", "queued", "running", "succeeded", "failed", "cancelled"
-]
+JobState = Literal["waiting", "queued", "running", "succeeded", "failed", "cancelled"]
 """The state of a job; ``waiting``: for the approval of an owner."""
 
-EndReason: TypeAlias = Literal[
+EndReason = Literal[
     "cancelled",
     "dataset-erased",
     "rejected",
@@ -50,10 +48,10 @@ class TrainOut(Answer):
     unlabelled: UnlabelledOut | None
 
 
-JobKind: TypeAlias = Literal["train", "profile", "evaluation", "statistics"]
+JobKind = Literal["train", "profile", "evaluation", "statistics"]
 
 
-HeldBy: TypeAlias = Literal[
+HeldBy = Literal[
     "frozen", "erasure-due", "no-room", "rows-absent", "model-absent", "cannot-load"
 ]
 """Why a queued job is not started."""

@@ -1,6 +1,6 @@
 """Defines the types of ``/ledger``: balances, entries, caps."""
 
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from app.wire.base import (
     Answer,
@@ -97,7 +97,7 @@ class AccountBalance(BalanceOut):
     delta_set_aside: DeltaOut | None
 
 
-AccountEntryKind: TypeAlias = Literal[
+AccountEntryKind = Literal[
     "open", "reserve", "charge", "void", "expire", "cap", "join", "load", "state"
 ]
 """The kinds of entries of datasets and populations."""
@@ -177,7 +177,7 @@ class EntryList(AccountNamed):
     next: str | None
 
 
-SpentBy: TypeAlias = Literal["key", "purpose", "key,purpose", "kind", "month", "cell"]
+SpentBy = Literal["key", "purpose", "key,purpose", "kind", "month", "cell"]
 
 
 class SpentGroup(Answer):

@@ -1,6 +1,6 @@
 """Defines the types of ``/models``: lists, cards, comparisons, importances, predictions."""
 
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -159,14 +159,10 @@ class ModelList(Answer):
     next: str | None
 
 
-_Row: TypeAlias = Annotated[
-    dict[ColumnName, Any], Field(max_length=forest_limits.MAX_FEATURES)
-]
+_Row = Annotated[dict[ColumnName, Any], Field(max_length=forest_limits.MAX_FEATURES)]
 
 
-_Cells: TypeAlias = Annotated[
-    list[Any], Field(max_length=forest_limits.MAX_PREDICTION_ROWS)
-]
+_Cells = Annotated[list[Any], Field(max_length=forest_limits.MAX_PREDICTION_ROWS)]
 
 
 class PredictIn(Request):

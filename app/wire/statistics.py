@@ -1,6 +1,6 @@
 """Defines the types of statistics: noisy counts, sums, means, variances and quantiles."""
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -20,7 +20,7 @@ from app.wire.spending import AccountPlanOut, PriceOut
 from grovekeeper_common.json_types import JsonObject
 from grovekeeper_forests import limits as forest_limits
 
-StatisticName: TypeAlias = Literal[
+StatisticName = Literal[
     "count",
     "histogram",
     "crosstab",
@@ -31,7 +31,7 @@ StatisticName: TypeAlias = Literal[
     "median",
 ]
 
-Categories: TypeAlias = Annotated[
+Categories = Annotated[
     list[Category | None],
     Field(min_length=1, max_length=forest_limits.MAX_CLASSES + 1, fail_fast=True),
 ]
@@ -56,7 +56,7 @@ class QuantileBins(Request):
     quantiles: int
 
 
-Bins: TypeAlias = (
+Bins = (
     int
     | QuantileBins
     | Annotated[
@@ -68,7 +68,7 @@ Bins: TypeAlias = (
 between the bins.
 """
 
-Columns: TypeAlias = Annotated[
+Columns = Annotated[
     list[Reference], Field(max_length=3, fail_fast=True, default_factory=list)
 ]
 

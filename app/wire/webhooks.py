@@ -1,13 +1,13 @@
 """Defines the types of the webhooks of a dataset."""
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from app.core import limits
 from app.wire.base import Answer, PositiveAmount, Request
 
-WebhookEvent: TypeAlias = Literal[
+WebhookEvent = Literal[
     "job.queued", "job.started", "job.ended", "request.refused", "budget.low"
 ]
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from operator import itemgetter
 from pathlib import PurePath
-from typing import Annotated, Any, Literal, TypeAlias, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from fastapi import Query, Response
 from pydantic import BaseModel, Field
@@ -61,7 +61,7 @@ from grovekeeper_forests.errors import GrovekeeperError
 list_pages = Router()
 
 
-_Name: TypeAlias = Annotated[str, Field(max_length=limits.MAX_DATASET_NAME_CHARS)]
+_Name = Annotated[str, Field(max_length=limits.MAX_DATASET_NAME_CHARS)]
 
 
 class _ListFields(BaseModel):

@@ -8,7 +8,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 from urllib.parse import parse_qsl
 
 from fastapi import APIRouter, Request, Response
@@ -26,7 +26,7 @@ from grovekeeper_common.json_types import JsonObject
 from grovekeeper_common.number_text import number_of
 from grovekeeper_forests.errors import GrovekeeperError
 
-Form: TypeAlias = Mapping[str, str]
+Form = Mapping[str, str]
 _Act = TypeVar("_Act", bound=Callable[..., str | Response])
 _BOUNDARY = re.compile(
     r'multipart/form-data;\s*boundary="?([!-~]{1,70}?)"?\s*', re.IGNORECASE

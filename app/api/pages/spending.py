@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, Generic, TypeAlias, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Response
@@ -52,7 +52,7 @@ from grovekeeper_forests.errors import GrovekeeperError
 from grovekeeper_forests.privacy.events import Adjacency
 
 _Plan = TypeVar("_Plan", bound=AccountPlanOut)
-Text: TypeAlias = Annotated[str, Field(max_length=limits.MAX_FIELD_CHARS)]
+Text = Annotated[str, Field(max_length=limits.MAX_FIELD_CHARS)]
 
 
 class SpendingFields(BaseModel):
@@ -245,7 +245,7 @@ def quoted_on(
     return quoted(visit, dataset, fields, priced)
 
 
-_Page: TypeAlias = Callable[[Visit, str, _Fields], Response]
+_Page = Callable[[Visit, str, _Fields], Response]
 
 
 def sold(

@@ -3,7 +3,7 @@ and submit one table or a profile, and the released numbers.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, TypeAlias, TypeVar
+from typing import Annotated, TypeVar
 
 from fastapi import Query, Response
 from pydantic import Field
@@ -66,7 +66,7 @@ def list_statistics(visit: Visitor, dataset: str, page: Page) -> Response:
     )
 
 
-_Name: TypeAlias = Annotated[str, Field(max_length=forest_limits.MAX_NAME_CHARS)]
+_Name = Annotated[str, Field(max_length=forest_limits.MAX_NAME_CHARS)]
 """The name of a column."""
 
 

@@ -1,6 +1,6 @@
 """Defines the routes of aliases."""
 
-from typing import Annotated, TypeAlias
+from typing import Annotated
 
 from fastapi import Path, Response
 
@@ -11,7 +11,7 @@ from app.wire.aliases import AliasHistory, AliasIn, AliasList, AliasName, AliasO
 alias_routes = Router(prefix="/datasets/{dataset}/aliases", tags=["models"])
 
 
-_Alias: TypeAlias = Annotated[AliasName, Path()]
+_Alias = Annotated[AliasName, Path()]
 
 
 @alias_routes.get("")

@@ -1,7 +1,7 @@
 """Defines the routes of balances, entries and caps."""
 
 from collections.abc import Mapping
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal
 
 from fastapi import Depends, Query, Request, Response
 from fastapi.responses import StreamingResponse
@@ -44,13 +44,13 @@ from grovekeeper_common.json_types import JsonObject
 ledger_routes = Router(prefix="/ledger", tags=["ledger"])
 
 
-_Id: TypeAlias = Annotated[str | None, Query(max_length=limits.MAX_REFERENCE_CHARS)]
+_Id = Annotated[str | None, Query(max_length=limits.MAX_REFERENCE_CHARS)]
 
 
-_Purpose: TypeAlias = Annotated[str | None, Query(max_length=limits.MAX_SENTENCE_CHARS)]
+_Purpose = Annotated[str | None, Query(max_length=limits.MAX_SENTENCE_CHARS)]
 
 
-_ScopeText: TypeAlias = Annotated[str | None, Query(max_length=limits.MAX_SCOPE_CHARS)]
+_ScopeText = Annotated[str | None, Query(max_length=limits.MAX_SCOPE_CHARS)]
 
 
 _EXPORT: dict[int | str, JsonObject] = {

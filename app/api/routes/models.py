@@ -1,6 +1,6 @@
 """Defines the routes of models and their predictions."""
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal
 
 from fastapi import Path, Query, Request, Response
 
@@ -57,8 +57,8 @@ _PREDICT_BODY: JsonObject = {
 }
 
 
-_TreeNumber: TypeAlias = Annotated[int, Path(ge=0, lt=forest_limits.MAX_TREES)]
-_Others: TypeAlias = Annotated[str, Query(max_length=limits.MAX_SCOPE_CHARS)]
+_TreeNumber = Annotated[int, Path(ge=0, lt=forest_limits.MAX_TREES)]
+_Others = Annotated[str, Query(max_length=limits.MAX_SCOPE_CHARS)]
 
 
 @model_routes.get("")

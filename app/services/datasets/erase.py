@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import datetime
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from sqlalchemy.orm import Session
 
@@ -45,7 +45,7 @@ IF_UNREAD = (
 )
 """What becomes of the places of units, for owners to read before an erasure."""
 
-Places: TypeAlias = Literal["free", "taken"]
+Places = Literal["free", "taken"]
 """What the places of an erased upload's units are."""
 
 _OF_PLACES: Mapping[Places, str] = {

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache, partial
 from pathlib import Path
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 from sqlalchemy.orm import Session
 
@@ -66,7 +66,7 @@ from grovekeeper_common import durable_files
 from grovekeeper_forests import catalogue
 from grovekeeper_forests.errors import GrovekeeperError
 
-Load: TypeAlias = Callable[[Lease, Needs], None]
+Load = Callable[[Lease, Needs], None]
 """Brings up what runs a job, before its charge, and looks at what the job needs."""
 
 Result = TypeVar("Result")

@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeAlias
 
 from sqlalchemy.orm import Session
 
@@ -39,7 +38,7 @@ _FURTHER = (
     "id", "dataset_name", "purpose", "label", "state", "n_trees", "submitted_at",
 )  # fmt: skip
 
-Followed: TypeAlias = tuple[Principal, str]
+Followed = tuple[Principal, str]
 """A follower, and the id of the job."""
 
 

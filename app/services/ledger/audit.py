@@ -4,7 +4,7 @@ shows their signed head.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -95,7 +95,7 @@ class ActSearch:
     dataset: str | None = None
 
 
-CapChange: TypeAlias = Mapping[str, str]
+CapChange = Mapping[str, str]
 """The caps ``before`` and ``after`` a change, and its ``reason``, as the ledger of the
 account has them.
 """

@@ -8,7 +8,7 @@ import json
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,7 +88,7 @@ from grovekeeper_forests.releases.names import EVALUATION
 
 _Score = TypeVar("_Score", AccuracyOut, ErrorOut, R2Out)
 
-_OfProfile: TypeAlias = tuple[str, list[float]]
+_OfProfile = tuple[str, list[float]]
 """The id of a profile and its noisy class counts, in rows."""
 
 _TRAINED_ON = (

@@ -1,9 +1,9 @@
 """Names the types of JSON values."""
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
-JsonObject: TypeAlias = dict[str, Any]
+JsonObject = dict[str, Any]
 
-JsonMapping: TypeAlias = Mapping[str, Any]
+JsonMapping = Mapping[str, Any]
 """An object of JSON that a function reads and does not change."""

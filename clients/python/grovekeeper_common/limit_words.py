@@ -3,9 +3,9 @@ and for the command line.
 """
 
 from collections.abc import Mapping
-from typing import Literal, TypeAlias
+from typing import Literal
 
-LimitedBy: TypeAlias = Literal[
+LimitedBy = Literal[
     "cap",
     "population",
     "largest_job",

@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Iterable
 from decimal import Decimal
-from typing import TypeAlias
 
 from grovekeeper_common.json_types import JsonMapping, JsonObject
 from grovekeeper_common.number_text import number_of, text_of_number
@@ -157,7 +156,7 @@ def condition_of(text: str) -> JsonObject:
     return {"column": name, **bounds}
 
 
-Bins: TypeAlias = int | list[float | str] | dict[str, int]
+Bins = int | list[float | str] | dict[str, int]
 """How many bins of equal width; their edges; or how many with private edges, under
 ``quantiles``.
 """

@@ -1,15 +1,13 @@
 """Names the types of arrays by their elements."""
 
-from typing import TypeAlias
-
 import numpy as np
 from numpy.typing import NDArray
 
-BoolArray: TypeAlias = NDArray[np.bool_]
-Float64Array: TypeAlias = NDArray[np.float64]
-Int32Array: TypeAlias = NDArray[np.int32]
-Int64Array: TypeAlias = NDArray[np.int64]
-UInt8Array: TypeAlias = NDArray[np.uint8]
-UInt16Array: TypeAlias = NDArray[np.uint16]
-UInt32Array: TypeAlias = NDArray[np.uint32]
-UInt64Array: TypeAlias = NDArray[np.uint64]
+BoolArray = NDArray[np.bool_]
+Float64Array = NDArray[np.float64]
+Int32Array = NDArray[np.int32]
+Int64Array = NDArray[np.int64]
+UInt8Array = NDArray[np.uint8]
+UInt16Array = NDArray[np.uint16]
+UInt32Array = NDArray[np.uint32]
+UInt64Array = NDArray[np.uint64]

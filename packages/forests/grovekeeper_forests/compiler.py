@@ -6,7 +6,7 @@ concurrent callers. Callers run threads over blocks of rows instead.
 """
 
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeAlias, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
 from grovekeeper_forests import code_cache
 
@@ -20,7 +20,7 @@ from numba.extending import register_jitable  # noqa: E402
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
-MachineType: TypeAlias = Any
+MachineType = Any
 
 integer: MachineType = numba.int64
 unsigned: MachineType = numba.uint64

@@ -7,7 +7,7 @@ rejected value.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, TypeAlias
+from typing import ClassVar
 
 
 class GrovekeeperError(Exception):
@@ -23,7 +23,7 @@ class GrovekeeperError(Exception):
         return super().__str__()
 
 
-Place: TypeAlias = tuple[str | int, ...]
+Place = tuple[str | int, ...]
 """The way from the name of an argument to what is wrong in it: ``("schema", "features",
 2, "lower")``.
 """

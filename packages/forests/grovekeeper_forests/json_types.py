@@ -1,9 +1,8 @@
 """Names the types of JSON values."""
 
 from collections.abc import Mapping
-from typing import TypeAlias
 
-JsonObject: TypeAlias = dict[str, object]
+JsonObject = dict[str, object]
 
-JsonMapping: TypeAlias = Mapping[str, object]
+JsonMapping = Mapping[str, object]
 """An object of JSON that a function reads and does not change."""

@@ -4,17 +4,17 @@ field.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, cast
+from typing import cast
 
 from grovekeeper_verifier import amounts, json_fields
 from grovekeeper_verifier.canonical_json import Json
 from grovekeeper_verifier.chain import Link
 from grovekeeper_verifier.json_fields import Malformed
 
-Cell: TypeAlias = "int | str"
+Cell = int | str
 """A number (hash), a declared text (column) or the id of an upload (epoch)."""
 
-Scope: TypeAlias = "tuple[tuple[str, tuple[Cell, ...]], ...]"
+Scope = tuple[tuple[str, tuple[Cell, ...]], ...]
 """Partition name and cells, in the order of the names; empty for the whole dataset."""
 
 _HEADER_FIELDS = {

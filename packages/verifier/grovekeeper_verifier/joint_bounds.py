@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations, product
 from math import prod
-from typing import TypeAlias
 
 from grovekeeper_verifier.dataset_export import Cell
 
@@ -24,7 +23,7 @@ MAX_ELIMINATION_WORK = 2**23
 and amounts.
 """
 
-Sides: TypeAlias = Mapping[str, frozenset[Cell]]
+Sides = Mapping[str, frozenset[Cell]]
 """The cells of a box in each partition that it restricts."""
 
 
@@ -59,7 +58,7 @@ class _Table:
     values: list[int]
 
 
-_Boxes: TypeAlias = Mapping[tuple[frozenset[Cell], ...], int]
+_Boxes = Mapping[tuple[frozenset[Cell], ...], int]
 """Loads of boxes that restrict the same partitions, by their sides in the order of the
 partitions.
 """

@@ -3,7 +3,6 @@ exact decimal text.
 """
 
 from collections.abc import Sequence
-from typing import TypeAlias
 
 from grovekeeper_verifier.amounts import SYMBOLS
 from grovekeeper_verifier.control_export import CONTROL, ControlSummary
@@ -30,7 +29,7 @@ cap shows that the load is.
 """
 
 
-_Summary: TypeAlias = Summary | PopulationSummary | ControlSummary
+_Summary = Summary | PopulationSummary | ControlSummary
 
 
 def shown(line: object) -> str:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 from typer.core import TyperGroup
@@ -37,7 +37,7 @@ else:
     Client = Any
 
 
-Columns: TypeAlias = Mapping[str, str | Callable[[Any], object]]
+Columns = Mapping[str, str | Callable[[Any], object]]
 """By heading, the field of an item, or what makes a cell of an item. A list of names is
 one cell.
 """
@@ -481,38 +481,34 @@ def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
     )
 
 
-DatasetArgument: TypeAlias = Annotated[str, argument("Name or id of the dataset.")]
-AccountArgument: TypeAlias = Annotated[
+DatasetArgument = Annotated[str, argument("Name or id of the dataset.")]
+AccountArgument = Annotated[
     str, argument("Name or id of a dataset, or id of a population.")
 ]
-ModelArgument: TypeAlias = Annotated[str, argument("Id or alias of the model.")]
-JobArgument: TypeAlias = Annotated[str, argument("Id of the job.")]
-KeyArgument: TypeAlias = Annotated[
-    str, argument("Id or name of the key.", metavar="KEY")
-]
+ModelArgument = Annotated[str, argument("Id or alias of the model.")]
+JobArgument = Annotated[str, argument("Id of the job.")]
+KeyArgument = Annotated[str, argument("Id or name of the key.", metavar="KEY")]
 
-ScopeOption: TypeAlias = Annotated[
+ScopeOption = Annotated[
     list[str] | None,
     typer.Option(
         help="region=EU, shard=0,1 or shard=0-7 (may be repeated), or JSON; default all cells."
     ),
 ]
 
-LabelOption: TypeAlias = Annotated[
+LabelOption = Annotated[
     str | None,
     typer.Option(help="Of a dataset with several labels, the one that the job reads."),
 ]
 
-DeltaOption: TypeAlias = Annotated[
+DeltaOption = Annotated[
     str | None,
     typer.Option(help="Such as 1e-6; default the δ of the account, if it has one."),
 ]
-PurposeOption: TypeAlias = Annotated[
+PurposeOption = Annotated[
     str | None, typer.Option(help="Why; auditors read it beside the charge, for good.")
 ]
-AttemptOption: TypeAlias = Annotated[
-    str | None, typer.Option(help="Continue an earlier attempt.")
-]
+AttemptOption = Annotated[str | None, typer.Option(help="Continue an earlier attempt.")]
 
 
 def _seconds(typed: float | None) -> float | None:
@@ -546,10 +542,8 @@ class Waiting:
     )
 
 
-YesOption: TypeAlias = Annotated[
-    bool, typer.Option("--yes", help="Do not ask for confirmation.")
-]
-ReceiptOption: TypeAlias = Annotated[
+YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
+ReceiptOption = Annotated[
     bool,
     typer.Option(
         "--receipt",

@@ -13,12 +13,12 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from pkgutil import resolve_name
 from types import ModuleType
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-Panels: TypeAlias = Mapping[str, Mapping[str, tuple[str, str]]]
+Panels = Mapping[str, Mapping[str, tuple[str, str]]]
 """Commands and groups of commands in the order of the help text, by its panels: their
 places and their first sentences, so that the help text loads no command.
 """

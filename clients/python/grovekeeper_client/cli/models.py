@@ -1,7 +1,7 @@
 """Implements ``grovekeeper models`` and ``aliases``."""
 
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated
 
 import typer
 
@@ -264,7 +264,7 @@ def download(
 
 alias_commands = Group("Give models names that can move to other models.")
 
-AliasArgument: TypeAlias = Annotated[
+AliasArgument = Annotated[
     str, argument("DATASET@NAME, such as bank@production.", metavar="ALIAS")
 ]
 

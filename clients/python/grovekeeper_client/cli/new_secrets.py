@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import FileIO
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated
 
 import typer
 
@@ -20,7 +20,7 @@ from grovekeeper_client.cli.problems import ExitCode
 from grovekeeper_common import durable_files
 from grovekeeper_common.json_types import JsonObject
 
-SaveOption: TypeAlias = Annotated[
+SaveOption = Annotated[
     Path | None,
     typer.Option("--save", help="A new file for the secret, which is then not shown."),
 ]

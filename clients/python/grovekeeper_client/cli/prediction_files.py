@@ -25,7 +25,7 @@ from importlib.util import find_spec
 from io import BufferedReader
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias
+from typing import Any, BinaryIO
 
 from grovekeeper_client.cli import prediction_rows as texts
 from grovekeeper_client.cli import problems
@@ -61,13 +61,13 @@ _NEEDS_PYARROW = "needs pyarrow: pip install 'grovekeeper-client[arrow]'"
 
 _FORMS = (".csv", ".parquet", ".arrow", ".feather")
 
-Columns: TypeAlias = dict[str, Any]
+Columns = dict[str, Any]
 """Cells by column: lists, or arrays of Arrow."""
 
-Unpacked: TypeAlias = BufferedReader | gzip.GzipFile
+Unpacked = BufferedReader | gzip.GzipFile
 """The bytes of a file that may be packed."""
 
-Row: TypeAlias = tuple[JsonObject, list[str | None]]
+Row = tuple[JsonObject, list[str | None]]
 """The features of a row, and its cells that are kept."""
 
 
@@ -129,7 +129,7 @@ class _Part:
     share: float
 
 
-_Parts: TypeAlias = Generator[_Part, None, None]
+_Parts = Generator[_Part, None, None]
 
 
 def predict_file(

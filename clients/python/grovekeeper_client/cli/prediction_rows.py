@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from grovekeeper_client.cli import problems
 from grovekeeper_client.cli.command import WrongUse, json_value, read_bytes
@@ -21,7 +21,7 @@ from grovekeeper_common import strict_json, suspicions, text_cells
 from grovekeeper_common.json_types import JsonMapping, JsonObject
 from grovekeeper_common.number_text import number_of
 
-Rows: TypeAlias = list[JsonObject]
+Rows = list[JsonObject]
 
 
 def read_rows(file: Path, schema: JsonMapping, written: Written = USUAL) -> Rows:

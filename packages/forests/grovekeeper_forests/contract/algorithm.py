@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from grovekeeper_forests import amounts
 from grovekeeper_forests.bins.quantile_bins import ReusedProfile
@@ -47,15 +47,15 @@ class About:
     results: str
 
 
-Value: TypeAlias = int | str
+Value = int | str
 """A settled parameter: integers as they are, choices as their name, exact numbers as
 decimal text.
 """
 
-Parameters: TypeAlias = Mapping[str, Value]
+Parameters = Mapping[str, Value]
 """Every parameter with its settled value."""
 
-ParameterType: TypeAlias = Literal["integer", "number", "choice"]
+ParameterType = Literal["integer", "number", "choice"]
 
 
 @dataclass(frozen=True)

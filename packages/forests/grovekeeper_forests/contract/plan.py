@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -240,9 +240,9 @@ class Layout:
         return array.dtype == self.dtype and array.shape == self.shape
 
 
-Layouts: TypeAlias = Mapping[str, Layout]
+Layouts = Mapping[str, Layout]
 
-Reader: TypeAlias = Callable[[SanitisedColumns], Float64Array]
+Reader = Callable[[SanitisedColumns], Float64Array]
 """Maps the caller's rows to their class probabilities, float64 ``(n_rows, n_classes)``;
 rows sum to 1. Where the label is a number: to their numbers, float64 ``(n_rows, 1)``.
 """

@@ -24,7 +24,7 @@ from functools import partial
 from itertools import chain
 from operator import itemgetter, methodcaller
 from threading import Lock
-from typing import Any, Final, Protocol, Self, TypeAlias, TypeVar
+from typing import Any, Final, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -298,10 +298,10 @@ class CodedRows:
         return self.features.counts(index)
 
 
-LocalRows: TypeAlias = SanitisedRows | CodedRows
+LocalRows = SanitisedRows | CodedRows
 """PRIVATE training rows in the memory of this process, as values or as codes."""
 
-TrainingRows: TypeAlias = LocalRows | DistributedRows
+TrainingRows = LocalRows | DistributedRows
 """PRIVATE training rows, in the memory of this process or of other machines."""
 
 

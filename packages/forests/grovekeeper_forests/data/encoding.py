@@ -21,7 +21,7 @@ from fractions import Fraction
 from functools import lru_cache
 from itertools import combinations
 from math import floor
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +39,7 @@ from grovekeeper_forests.kept import kept_property
 from grovekeeper_forests.kernels.arrays import Splits
 from grovekeeper_forests.kernels.prediction import CodeSums, CodeTables, ColumnRule
 
-Positions: TypeAlias = Callable[[int, int], Iterable[tuple[int, int]]]
+Positions = Callable[[int, int], Iterable[tuple[int, int]]]
 """Maps the bounds of a number, in a common unit, to the cuts of its range: numerators
 and denominators in that unit.
 """
@@ -461,7 +461,7 @@ def to_numbers(feature: Feature, column: Float64Array | Int32Array) -> Float64Ar
 
 _EVERY_CODE: Final = np.arange(256, dtype=np.uint8)
 
-Pair: TypeAlias = tuple[int, int]
+Pair = tuple[int, int]
 """Two features, by index."""
 
 MAX_ORDERED: Final = 32

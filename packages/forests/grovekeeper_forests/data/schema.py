@@ -10,7 +10,7 @@ import math
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal, TypeAlias, cast, get_args
+from typing import Final, Literal, cast, get_args
 
 from grovekeeper_forests import limits
 from grovekeeper_forests.data.days import date_of, day_of
@@ -18,7 +18,7 @@ from grovekeeper_forests.errors import ParameterInvalid, ParameterProblem
 from grovekeeper_forests.json_types import JsonMapping, JsonObject
 from grovekeeper_forests.kept import kept_property
 
-FeatureType: TypeAlias = Literal["numeric", "integer", "date", "categorical"]
+FeatureType = Literal["numeric", "integer", "date", "categorical"]
 _FROM_ROWS = "rounded-from-data"
 BOUNDS_NOTES = ("documented", "natural", _FROM_ROWS)
 _SHOWN = 5  # number of features that a warning names

@@ -5,14 +5,14 @@ so the range of every array that indexes another array is checked first. No erro
 message contains a value.
 """
 
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from grovekeeper_forests.array_types import BoolArray, Int32Array, UInt8Array
 
-Splits: TypeAlias = tuple[Int32Array, UInt8Array, BoolArray]
+Splits = tuple[Int32Array, UInt8Array, BoolArray]
 """Feature, threshold and equality of nodes; of a tree, in heap order."""
 
 MAX_FEATURES: Final = 2**16 - 1

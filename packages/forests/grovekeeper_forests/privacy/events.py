@@ -33,7 +33,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from fractions import Fraction
-from typing import ClassVar, Self, TypeAlias
+from typing import ClassVar, Self
 
 from grovekeeper_forests import limits
 from grovekeeper_forests.json_types import JsonObject
@@ -250,7 +250,7 @@ class RoundedGaussian(_Leaf):
             raise ValueError("a variance is positive")
 
 
-Event: TypeAlias = (
+Event = (
     Sequential
     | Parallel
     | PermuteAndFlip
@@ -323,7 +323,7 @@ def _size(event: Event) -> int:
     return 1
 
 
-_LeafType: TypeAlias = (
+_LeafType = (
     type[PermuteAndFlip]
     | type[DiscreteLaplace]
     | type[ExponentialMechanism]

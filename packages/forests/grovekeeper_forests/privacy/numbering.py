@@ -11,7 +11,7 @@ numbers by the keys of scopes.
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from threading import Lock
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +20,10 @@ from grovekeeper_forests.array_types import BoolArray, Float64Array
 from grovekeeper_forests.kept import kept_property
 from grovekeeper_forests.privacy.scope import Cell, Scope
 
-Table: TypeAlias = NDArray[Any]
+Table = NDArray[Any]
 """Integers: int64 if every sum fits, otherwise Python integers (dtype object)."""
 
-Numbers: TypeAlias = NDArray[np.intp]
+Numbers = NDArray[np.intp]
 
 # most elements of a temporary array; larger arrays are processed in parts
 _CHUNK = 2**20

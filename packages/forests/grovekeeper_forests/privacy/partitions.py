@@ -15,7 +15,7 @@ The modules of the package compute it, with numpy.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, cast
+from typing import Literal, cast
 
 from grovekeeper_forests import limits
 from grovekeeper_forests.json_types import JsonMapping, JsonObject
@@ -161,7 +161,7 @@ class EpochPartition:
         return {"name": self.name, "kind": self.kind, "how": self.how}
 
 
-Partition: TypeAlias = HashPartition | ColumnPartition | EpochPartition
+Partition = HashPartition | ColumnPartition | EpochPartition
 
 
 @dataclass(frozen=True)

@@ -7,16 +7,16 @@ import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import Any
 
 from grovekeeper_forests.kept import kept_property
 
-Cell: TypeAlias = int | str
+Cell = int | str
 """A cell of one partition: a number for ``hash``, a declared text for ``column``, an
 upload's id for ``epoch``.
 """
 
-JointCell: TypeAlias = Mapping[str, Cell]
+JointCell = Mapping[str, Cell]
 """One cell of each partition. A partition by upload is absent before the first upload."""
 
 

@@ -11,8 +11,6 @@ the binary digits of the number of the node that it reaches. Below the first eig
 levels, rows walk one by one again.
 """
 
-from typing import TypeAlias
-
 import numpy as np
 
 from grovekeeper_forests.array_types import (
@@ -50,16 +48,16 @@ _SPREAD = np.array(
 )
 """For every byte, a word whose byte i is bit i."""
 
-Bins: TypeAlias = tuple[Float64Array, Int64Array, Float64Array]
+Bins = tuple[Float64Array, Int64Array, Float64Array]
 """The edges of all columns; where those of every column begin, with one number more;
 and three numbers per column: the highest value, the value that is missing, and the last
 code.
 """
-Splits: TypeAlias = tuple[UInt32Array, UInt64Array]
+Splits = tuple[UInt32Array, UInt64Array]
 """Of distinct splits: the features, ascending, and the sets of codes that go right as
 bits, ``(n_distinct, 4)``.
 """
-Turns: TypeAlias = tuple[Int64Array, UInt16Array]
+Turns = tuple[Int64Array, UInt16Array]
 """Where the turns of every distinct split begin, with one number more, and the codes at
 which membership changes.
 """

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from functools import cache, partial
 from math import ceil, floor
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol
 
 from grovekeeper_forests.privacy.events import (
     Adjacency,
@@ -31,9 +31,7 @@ from grovekeeper_forests.privacy.events import (
 if TYPE_CHECKING:  # imported at the first computation
     from flint import arb, fmpq
 
-Leaf: TypeAlias = (
-    PermuteAndFlip | DiscreteLaplace | ExponentialMechanism | RoundedGaussian
-)
+Leaf = PermuteAndFlip | DiscreteLaplace | ExponentialMechanism | RoundedGaussian
 
 COARSE_BELOW, COARSE_ABOVE = Fraction(1, 10**14), Fraction(10**6)
 """Outside these ε, a simple bound on ρ and μ² is the price: the verifier's decimals
