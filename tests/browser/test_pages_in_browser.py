@@ -44,8 +44,13 @@ pytestmark = [
 ]
 
 
+_GIVE_UP_MS = 120_000
+"""Much longer than needed, because other processes use the processors."""
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    expect.set_options(timeout=_GIVE_UP_MS)
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         yield chromium
@@ -56,6 +61,7 @@ def _page(context: BrowserContext, server: Server, complaints: list[str]) -> Pag
     """A page of a signed-in browser that notes errors on its console and requests to
     other hosts.
     """
+    context.set_default_timeout(_GIVE_UP_MS)
     page = context.new_page()
     page.on(
         "console",

@@ -199,7 +199,7 @@ def test_a_level_that_is_not_counted_in_time_fails_the_job(
                 grow(priced, SCHEMA, rows, Noiseless(), on_tree_done=lambda: None)
         finally:
             os.kill(stopped[0], signal.SIGCONT)
-        assert time.monotonic() - began < 30
+        assert time.monotonic() - began < 120
 
 
 def test_a_scheduler_that_does_not_answer_fails_the_job(

@@ -4,6 +4,7 @@ and nothing is written.
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 from sqlalchemy import text
@@ -12,6 +13,7 @@ from app.core import limits
 from app.core.errors import Unavailable
 from app.db.database import Database
 from tests.support.postgres import fresh_database
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.contract
 
@@ -86,11 +88,18 @@ def test_a_transaction_that_takes_too_long_is_unavailable_and_writes_nothing(
             session.execute(text("INSERT INTO notes SELECT 1 + count(*) FROM notes"))
             time.sleep(pause_s)
             session.execute(text(statement))
-    with database.write() as session:  # the pool replaces the connection, if it is gone
-        session.execute(text("INSERT INTO notes SELECT 1 + count(*) FROM notes"))
+    # the pool replaces the connection, if it is gone; a busy machine may take too long
+    assert eventually(lambda: _is_written(database), within_s=60)
     assert count(url) == before + 1
     database.close()
     other.close()
+
+
+def _is_written(database: Database) -> bool:
+    with suppress(Unavailable), database.write() as session:
+        session.execute(text("INSERT INTO notes SELECT 1 + count(*) FROM notes"))
+        return True
+    return False
 
 
 def test_a_connection_that_ended_while_idle_is_replaced_and_no_other_connection_is_asked(
@@ -107,7 +116,9 @@ def test_a_connection_that_ended_while_idle_is_replaced_and_no_other_connection_
         first = backend(database)
     assert not asked
     with other.write() as session:
-        session.execute(text("SELECT pg_terminate_backend(:pid, 5000)"), {"pid": first})
+        session.execute(
+            text("SELECT pg_terminate_backend(:pid, 25000)"), {"pid": first}
+        )
     second = backend(database)
     assert second != first
     assert backend(database) == second

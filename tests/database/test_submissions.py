@@ -385,7 +385,7 @@ def test_an_evaluation_that_loads_its_model_delays_no_other_request(
         assert loads.wait(60)
         other = pool.submit(scene.submit, key="other")
         try:
-            job_id = _job_of(other.result(timeout=10))
+            job_id = _job_of(other.result(timeout=60))
         finally:
             may_end.set()
         evaluation_id = evaluation.result()

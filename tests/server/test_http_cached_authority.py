@@ -91,6 +91,7 @@ def test_no_process_predicts_for_a_key_once_its_revocation_is_answered(
     there = Caller(caller.id, caller.key, second.client(caller.key))
     _until_at_once(there, path)
     begun: list[tuple[float, int]] = []
+    predicted = threading.Event()
 
     def predict_until_refused() -> None:
         status = 200
@@ -98,10 +99,11 @@ def test_no_process_predicts_for_a_key_once_its_revocation_is_answered(
             began_s = time.monotonic()
             status = there.http.post(path, json=ROWS).status_code
             begun.append((began_s, status))
+            predicted.set()
 
     predicting = threading.Thread(target=predict_until_refused)
     predicting.start()
-    time.sleep(0.1)
+    assert predicted.wait(60)
     assert server.admin.http.delete(f"/keys/{caller.id}").status_code == 204
     answered_s = time.monotonic()
     assert caller.http.post(path, json=ROWS).status_code == 401

@@ -39,6 +39,7 @@ from tests.support.canary_search import Search
 from tests.support.canary_walk import DECLARATION, HEADER, Walk
 from tests.support.columnar import stream_of
 from tests.support.forked_program import ForkedProgram
+from tests.support.raw_requests import received
 from tests.support.server import (
     CSV,
     Caller,
@@ -48,6 +49,7 @@ from tests.support.server import (
     training,
     worker,
 )
+from tests.support.waiting import eventually
 
 SHORT = ("rpf", "rdt-ta", "sspe-1")
 OF_ROWS = [
@@ -154,10 +156,9 @@ def _aborted_upload(walk: Walk, dataset: str) -> None:
         ("127.0.0.1", httpx.URL(walk.server.url).port or 0), timeout=60
     ) as connection:
         connection.sendall(head.encode() + body[: len(body) // 2])
-        deadline = time.monotonic() + 20
-        while not any(walk.server.sizes_of_spools()):
-            assert time.monotonic() < deadline, "the text is spooled"
-            time.sleep(0.02)
+        assert eventually(lambda: any(walk.server.sizes_of_spools()), within_s=120), (
+            "the text is spooled"
+        )
 
 
 def _requests(walk: Walk, caller: Caller, dataset: str, model: str) -> None:
@@ -226,9 +227,7 @@ def _requests(walk: Walk, caller: Caller, dataset: str, model: str) -> None:
         ("127.0.0.1", httpx.URL(walk.server.url).port or 0), timeout=60
     ) as connection:
         connection.sendall(f"{odd} {odd}\r\n{odd}\r\n\r\n".encode())
-        walk.answers.append(
-            ("malformed head", b"".join(iter(lambda: connection.recv(65536), b"")))
-        )
+        walk.answers.append(("malformed head", received(connection)))
 
 
 def _predictions(walk: Walk, caller: Caller, model: str) -> None:

@@ -17,6 +17,7 @@ from app.api import authentication
 from app.core import limits
 from tests.support.databases import on_one_idle_server
 from tests.support.pages import signed_in
+from tests.support.raw_requests import received, send
 from tests.support.server import Server
 from tests.support.set_limits import SetLimit
 
@@ -43,10 +44,6 @@ def _status(connection: socket.socket) -> int:
     answer.begin()
     answer.read()
     return answer.status
-
-
-def _answer(connection: socket.socket) -> bytes:
-    return b"".join(iter(lambda: connection.recv(65_536), b""))
 
 
 @contextmanager
@@ -100,14 +97,12 @@ def test_the_form_of_a_sign_in_is_short_and_arrives_soon(
     idle_server: Server, set_limit: SetLimit
 ) -> None:
     with _connection(idle_server) as long:
-        long.sendall(
-            _FORM % (limits.MAX_SIGN_IN_BODY_BYTES + 1)
-            + b"k" * (limits.MAX_SIGN_IN_BODY_BYTES + 1)
-        )
-        assert b"HTTP/1.1 413 " in _answer(long)
+        n_bytes = limits.MAX_SIGN_IN_BODY_BYTES + 1
+        send(long, _FORM % n_bytes + b"k" * n_bytes)
+        assert b"HTTP/1.1 413 " in received(long)
     set_limit("SIGN_IN_BODY_S", 0.5)
     with _held_forms(idle_server, 1) as (silent,):
-        assert _answer(silent).startswith(b"HTTP/1.1 408 ")
+        assert received(silent).startswith(b"HTTP/1.1 408 ")
 
 
 def test_a_slow_form_of_a_sign_in_is_answered(
@@ -115,12 +110,13 @@ def test_a_slow_form_of_a_sign_in_is_answered(
 ) -> None:
     """A wait for a body reads the caller's key again; a sign-in has none."""
     set_limit("KEY_AGE_S", 0)
+    set_limit("SIGN_IN_BODY_S", 60)
     with _connection(idle_server) as connection:
         connection.sendall(_FORM % 5)
         connection.recv(25)
         time.sleep(0.2)
         connection.sendall(b"key=x")
-        assert _answer(connection).startswith(b"HTTP/1.1 401 ")
+        assert received(connection).startswith(b"HTTP/1.1 401 ")
 
 
 def test_callers_whose_key_is_not_known_wait_apart_from_keys(
@@ -165,7 +161,7 @@ def test_callers_whose_key_is_not_known_wait_apart_from_keys(
         finally:
             release.set()
         assert newcomer.result().status_code == 200
-        assert {_answer(caller)[:13] for caller in callers} == {b"HTTP/1.1 401 "}
+        assert {received(caller)[:13] for caller in callers} == {b"HTTP/1.1 401 "}
 
 
 def test_idle_connections_close_for_newcomers_and_never_those_of_keys(
@@ -184,17 +180,9 @@ def test_idle_connections_close_for_newcomers_and_never_those_of_keys(
                     newcomer.sendall(request)
                     assert _status(newcomer) == 200, limit
                 idle[0].settimeout(60)
-                assert not _ended_in(idle[0]), "the oldest ended without an answer"
+                assert not received(idle[0]), "the oldest ended without an answer"
         of_a_key.sendall(request)
         assert _status(of_a_key) == 200
-
-
-def _ended_in(connection: socket.socket) -> bytes:
-    """What arrives on a connection before it ends."""
-    try:
-        return _answer(connection)
-    except ConnectionResetError:
-        return b""
 
 
 def test_connections_beyond_the_share_of_a_key_count_as_those_without_one(
@@ -212,6 +200,6 @@ def test_connections_beyond_the_share_of_a_key_count_as_those_without_one(
         newcomers = [held.enter_context(_connection(idle_server)) for _ in range(3)]
         newcomers[-1].sendall(request)
         assert _status(newcomers[-1]) == 200
-        assert [_ended_in(connection) for connection in mine[1:]] == [b"", b""]
+        assert [received(connection) for connection in mine[1:]] == [b"", b""]
         mine[0].sendall(request)
         assert _status(mine[0]) == 200

@@ -1,10 +1,12 @@
 """Raw requests that two readers may interpret differently, and requests that are only
-unusual.
+unusual; how they are sent, and answers received.
 
 ``{key}`` stands for a line with the admin's key.
 """
 
+import socket
 from collections.abc import Iterator
+from contextlib import suppress
 
 BODY = b'{"name":"raw","roles":[]}'
 FOLLOWING = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
@@ -248,3 +250,22 @@ ACCEPTED: dict[str, tuple[bytes, list[int]]] = {
     "127 lines": (_get(b"X: a\r\n" * 127), [200, 200]),
 }
 """Requests and the statuses of the answers to them and to the request behind them."""
+
+
+def send(connection: socket.socket, part: bytes) -> None:
+    """Sends bytes to a server that may have refused what came before, and closed."""
+    with suppress(ConnectionResetError, BrokenPipeError):
+        connection.sendall(part)
+
+
+def received(connection: socket.socket) -> bytes:
+    """What arrives until the connection ends.
+
+    A server that closes before it has read all that was sent ends the connection with a
+    reset, behind its answer.
+    """
+    text = bytearray()
+    with suppress(ConnectionResetError):
+        while piece := connection.recv(65_536):
+            text += piece
+    return bytes(text)

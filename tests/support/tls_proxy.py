@@ -145,7 +145,7 @@ def _certificate(
         .public_key(public_key)
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + timedelta(hours=1))
+        .not_valid_after(now + timedelta(days=1))
         .add_extension(
             x509.BasicConstraints(ca=name == issuer, path_length=None), critical=True
         )

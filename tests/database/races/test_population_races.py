@@ -147,7 +147,7 @@ def test_exports_that_are_made_during_writes_agree(
                 n_verified += 1
             time.sleep(0.1)  # the race needs the processors, too
         assert sum(map(bool, racing.result())) > n_processes // 2
-    assert n_verified > 4
+    assert n_verified >= len(CAPS), "some began before the race ended"
 
 
 def _taken(installation: Installation, account: str) -> list[bytes]:

@@ -41,7 +41,7 @@ def test_the_first_signal_begins_a_stop_and_handlers_are_given_back(
     with stop_signals() as stop:
         assert not stop.begun.is_set()
         os.kill(os.getpid(), first)
-        assert stop.begun.wait(5)
+        assert stop.begun.wait(60)
         assert not stop.now.is_set()
     assert signal.getsignal(first) is before
 
@@ -53,16 +53,16 @@ def test_the_second_signal_means_now(
 ) -> None:
     with stop_signals() as stop:
         os.kill(os.getpid(), first)
-        assert stop.begun.wait(5)
+        assert stop.begun.wait(60)
         os.kill(os.getpid(), second)
-        assert stop.now.wait(5)
+        assert stop.now.wait(60)
 
 
 def test_a_terminal_that_closes_is_never_the_second_signal() -> None:
     with stop_signals() as stop:
         for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGHUP):
             os.kill(os.getpid(), number)
-        assert stop.begun.wait(5)
+        assert stop.begun.wait(60)
         assert not stop.now.is_set()
 
 

@@ -47,7 +47,7 @@ def test_threads_count_every_part_once(divide_rows: DivideRows) -> None:
 
     def add(part: int, onto: np.ndarray | None) -> np.ndarray:
         if part < 2:
-            both.wait(timeout=10)  # passes only if two threads count at the same time
+            both.wait(timeout=60)  # passes only if two threads count at the same time
             seen.add(threading.get_ident())
         return added(np.array([1 << part], dtype=np.int64), onto)
 

@@ -4,7 +4,6 @@ and receipts without rows.
 
 import asyncio
 import importlib.metadata
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +27,7 @@ from grovekeeper_forests.remote import ShardStates
 from tests.privacy.noiseless import REQUESTS, Noiseless
 from tests.support.stored_part import codes_of, in_store, local_rows, stored_part
 from tests.support.uploads import SCHEMA
-from tests.support.workers_here import WorkerHere
+from tests.support.workers_here import WorkerHere, wait_for
 
 NAMES = ("rpf", "nbrt", "mrf, sharded and apart")
 
@@ -127,10 +126,7 @@ def test_workers_drop_the_rows_when_the_connection_ends(
     }, "no row in a result"
 
     connection.client.close()
-    waits_until = time.monotonic() + 10
-    while shard_tasks._HERE.shards and time.monotonic() < waits_until:
-        time.sleep(0.01)
-    assert not shard_tasks._HERE.shards
+    wait_for(lambda: not shard_tasks._HERE.shards)
 
 
 @pytest.mark.parametrize(
