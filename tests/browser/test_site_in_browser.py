@@ -51,7 +51,7 @@ def test_the_search_of_a_site_in_a_folder_finds_pages(tmp_path: Path) -> None:
         search.click()
         search.press_sequentially("truncated")
         expect(page.locator(".md-search-result__item").first).to_contain_text(
-            "truncated", ignore_case=True
+            "truncated", ignore_case=True, timeout=120_000
         )
         chromium.close()
     assert elsewhere == []

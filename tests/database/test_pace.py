@@ -139,4 +139,4 @@ def test_lists_and_the_dataset_state_one_pace(
     for pace in (shown.pace, listed.pace, budget.pace):
         assert pace is not None
         assert (pace.days, pace.charged) == (0, "0.25")
-        assert pace.ends_on in (day_after(-0.001), day_after(0.001))
+        assert pace.ends_on in (day_after(-0.01), day_after(0.01))

@@ -38,6 +38,7 @@ def check(deployment: Deployment, objects: Objects, record: Record) -> None:
     with httpx.Client(
         base_url=url or "",
         headers={"Authorization": f"Bearer {ADMIN_KEY}"},
+        timeout=120,
         trust_env=False,
     ) as http:
         entries = _verified_entries(http, objects)

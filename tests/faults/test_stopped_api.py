@@ -26,7 +26,12 @@ def test_a_revocation_does_not_wait_for_a_stopped_process_that_predicts(
     with replicated(tmp_path, fork) as deployment, ExitStack() as clients:
         here, there = (
             clients.enter_context(
-                httpx.Client(base_url=api.url or "", headers=_ADMIN, trust_env=False)
+                httpx.Client(
+                    base_url=api.url or "",
+                    headers=_ADMIN,
+                    timeout=60,
+                    trust_env=False,
+                )
             )
             for api in deployment.apis
         )

@@ -369,7 +369,10 @@ def declared_objects(url: str) -> Objects:
         gdp | {"partitions": [shard]} | by_patient,
     )
     with httpx.Client(
-        base_url=url, headers={"Authorization": f"Bearer {ADMIN_KEY}"}, trust_env=False
+        base_url=url,
+        headers={"Authorization": f"Bearer {ADMIN_KEY}"},
+        timeout=ANSWER_WITHIN_S,
+        trust_env=False,
     ) as http:
         made = http.post(
             "/populations",

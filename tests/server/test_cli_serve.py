@@ -31,6 +31,7 @@ from tests.support.checked_exports import verdict
 from tests.support.forked_program import ForkedProgram
 from tests.support.forked_program import start as fork
 from tests.support.ports import free_port
+from tests.support.processes import fetched
 
 READY = "Grovekeeper is ready at "
 # a process manager waits for 10 s before it kills; tests share their processors
@@ -154,12 +155,11 @@ def test_serve_is_ready_when_it_reports_ready_and_stops_on_a_signal(
 ) -> None:
     process = start("serve", "--port", "0", "--workers", "2")
     url = _ready_url(process)
-    assert httpx.get(f"{url}/readyz", trust_env=False).status_code == 200
+    assert fetched(f"{url}/readyz").status_code == 200
     file = tmp_path / "home" / "admin.key"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
-    headers = {"Authorization": f"Bearer {file.read_text().strip()}"}
-    assert httpx.get(f"{url}/ledger", headers=headers, trust_env=False).json() == {
+    assert fetched(f"{url}/ledger", file.read_text().strip()).json() == {
         "datasets": [],
         "next": None,
     }
@@ -215,11 +215,7 @@ def test_serve_keeps_its_key_over_a_restart(start: Start, tmp_path: Path) -> Non
         process = start("serve", "--port", "0", "--workers", "0")
         url = _ready_url(process)
         keys.append(file.read_text())
-        headers = {"Authorization": f"Bearer {keys[0].strip()}"}
-        assert (
-            httpx.get(f"{url}/keys", headers=headers, trust_env=False).status_code
-            == 200
-        )
+        assert fetched(f"{url}/keys", keys[0].strip()).status_code == 200
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=_GIVE_UP_S) == 0
     assert keys[0] == keys[1]
@@ -246,7 +242,7 @@ def test_a_killed_worker_is_replaced(start: Start) -> None:
     ]:
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    assert httpx.get(f"{url}/readyz", trust_env=False).status_code == 200
+    assert fetched(f"{url}/readyz").status_code == 200
 
 
 def test_a_generated_key_is_refused_on_the_network(
@@ -268,12 +264,7 @@ def test_a_generated_key_is_refused_on_the_network(
         GROVEKEEPER_ADMIN_KEY=key,
     )
     url = _ready_url(process).replace("0.0.0.0", "127.0.0.1")
-    assert (
-        httpx.get(
-            f"{url}/keys", headers={"Authorization": f"Bearer {key}"}, trust_env=False
-        ).status_code
-        == 200
-    )
+    assert fetched(f"{url}/keys", key).status_code == 200
     assert not (tmp_path / "home" / "admin.key").exists()
 
 
@@ -430,13 +421,7 @@ def test_the_api_alone_is_unready_until_the_upgrade(
     started = start("keys", "create-admin", "--json")
     assert started.stdout is not None
     for admin in (key, json.loads(started.stdout.read())["key"]):
-        headers = {"Authorization": f"Bearer {admin}"}
-        assert (
-            httpx.get(
-                f"http://127.0.0.1:{port}/keys", headers=headers, trust_env=False
-            ).status_code
-            == 200
-        )
+        assert fetched(f"http://127.0.0.1:{port}/keys", admin).status_code == 200
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=_GIVE_UP_S) == 0
 
@@ -445,9 +430,7 @@ def _readiness(port: int) -> int:
     deadline = time.monotonic() + _GIVE_UP_S
     while time.monotonic() < deadline:
         try:
-            return httpx.get(
-                f"http://127.0.0.1:{port}/readyz", trust_env=False
-            ).status_code
+            return fetched(f"http://127.0.0.1:{port}/readyz").status_code
         except httpx.ConnectError:
             time.sleep(0.05)
     raise AssertionError("it does not listen")
@@ -509,7 +492,10 @@ def test_the_demo_serves_until_it_is_interrupted_and_leaves_nothing(
     assert home.is_relative_to(temporary)
     key = (home / "admin.key").read_text().strip()
     with httpx.Client(
-        base_url=url, headers={"Authorization": f"Bearer {key}"}, trust_env=False
+        base_url=url,
+        headers={"Authorization": f"Bearer {key}"},
+        timeout=_GIVE_UP_S,
+        trust_env=False,
     ) as http:
         answer = http.get("/ledger/adult").json()
         exported = http.get("/ledger/adult/export").content
@@ -541,8 +527,8 @@ def test_the_demo_serves_until_it_is_interrupted_and_leaves_nothing(
 def _running_job(
     process: ForkedProgram, folder: Path, *, n_trees: int
 ) -> Iterator[tuple[Client, str]]:
-    """A client of a service whose worker runs a job: its charge is committed, and its
-    first tree has grown.
+    """A client of a service whose worker runs a job, of which nothing but the charge is
+    certainly over.
     """
     url = _ready_url(process)
     with Client(url, (folder / "home" / "admin.key").read_text().strip()) as client:
@@ -562,7 +548,7 @@ def _running_job(
         }
         job_id = client.train({"dataset": "adult", **slow})["job_id"]
         deadline = time.monotonic() + _GIVE_UP_S
-        while not client.job(job_id)["progress"]:
+        while not client.job(job_id)["charged"]:
             assert time.monotonic() < deadline
             time.sleep(0.02)
         yield client, job_id

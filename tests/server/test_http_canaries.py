@@ -270,25 +270,32 @@ def _predictions(walk: Walk, caller: Caller, model: str) -> None:
 
 
 LONG = {"parameters": {"n_estimators": 512, "max_depth": 8}}
-"""A job that is still running when the test looks for its child."""
+"""A job that most often is still running when the test looks for its child."""
 
 
 @contextmanager
 def _stopped_child(
-    walk: Walk, job: str, process: ForkedProgram
-) -> Iterator[psutil.Process]:
-    """Waits for the child of a charged job and stops it; it goes on at the end, if it
-    still exists.
+    walk: Walk, dataset: str, process: ForkedProgram
+) -> Iterator[tuple[str, psutil.Process]]:
+    """Submits jobs until the child of a charged one is stopped, and yields both; the
+    child goes on at the end, if it still exists.
     """
-    deadline = time.monotonic() + 120
-    while not walk.owner.http.get(f"/jobs/{job}").json()["charged"]:
-        assert time.monotonic() < deadline, "the job is charged"
-        time.sleep(0.002)
-    children = psutil.Process(process.pid).children()
-    children[0].suspend()
-    yield children[0]
+    deadline = time.monotonic() + 240
+    while True:
+        job = walk.submitted("/train", training(dataset, **LONG))
+        while not walk.owner.http.get(f"/jobs/{job}").json()["charged"]:
+            assert time.monotonic() < deadline, "the job is charged"
+            time.sleep(0.002)
+        # that of an ended job may be the child of the next one
+        with suppress(IndexError, psutil.NoSuchProcess):
+            child = psutil.Process(process.pid).children()[0]
+            child.suspend()
+            if walk.owner.http.get(f"/jobs/{job}").json()["state"] == "running":
+                break
+            child.resume()
+    yield job, child
     with suppress(psutil.NoSuchProcess):
-        children[0].resume()
+        child.resume()
 
 
 def _jobs(
@@ -358,9 +365,7 @@ def _numbers(walk: Walk) -> str:
 
 def _failures(walk: Walk, search: Search, process: ForkedProgram, dataset: str) -> None:
     """Jobs that end in every way but well, while their rows are in memory."""
-    body = training(dataset, **LONG)
-    job = walk.submitted("/train", body)
-    with _stopped_child(walk, job, process) as child:
+    with _stopped_child(walk, dataset, process) as (job, child):
         search.processes(os.getpid(), process.pid, child.pid)
         search.files()
         assert resource.prlimit(child.pid, resource.RLIMIT_CORE) == (0, 0), (
@@ -368,14 +373,12 @@ def _failures(walk: Walk, search: Search, process: ForkedProgram, dataset: str) 
         )
         child.kill()
     assert walk.ended(job)["reason"] == "failed"
-    job = walk.submitted("/train", body)
-    with _stopped_child(walk, job, process) as child:
+    with _stopped_child(walk, dataset, process) as (job, child):
         resource.prlimit(child.pid, resource.RLIMIT_FSIZE, (10, 10))  # the disk is full
     assert walk.ended(job)["reason"] == "failed"
-    job = walk.submitted("/train", body)
-    with _stopped_child(walk, job, process) as child:
+    with _stopped_child(walk, dataset, process) as (job, child):
         walk.ask(walk.owner, "DELETE", f"/jobs/{job}", 200)
-        child.wait(timeout=60)
+        child.wait(timeout=240)
     home = walk.server.settings.home
     (file,) = (home / row_files.ROWS_FOLDER / dataset).glob("*.parquet")
     content = file.read_bytes()
@@ -398,10 +401,9 @@ def _failures(walk: Walk, search: Search, process: ForkedProgram, dataset: str) 
         )
         walk.ask(walk.owner, "GET", f"/datasets/{dataset}/overlaps")
     file.write_bytes(content)
-    job = walk.submitted("/train", body)
-    with _stopped_child(walk, job, process) as child:
+    with _stopped_child(walk, dataset, process) as (job, child):
         walk.ask(walk.owner, "DELETE", f"/datasets/{dataset}", 204)
-        child.wait(timeout=60)
+        child.wait(timeout=240)
     walk.ended(job)
 
 

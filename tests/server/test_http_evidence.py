@@ -13,6 +13,7 @@ from app.api.main import create_app
 from app.cli.serve import ApiThread, bound
 from app.ledger.checkpoints import Checkpoint, Signer
 from tests.support.databases import on_one_idle_server
+from tests.support.processes import fetched
 from tests.support.server import Server
 from tests.support.standalone import verified_alone
 
@@ -181,18 +182,14 @@ def test_a_server_beside_a_longer_head_answers_nothing_but_its_health(
         try:
             address = f"http://127.0.0.1:{listener.getsockname()[1]}"
             _until_it_listens(address)
-            ready = httpx.get(f"{address}/readyz", trust_env=False)
+            ready = fetched(f"{address}/readyz")
             assert (ready.status_code, ready.json()["type"]) == (503, "unavailable")
             assert "ds_gone" not in ready.text
             # a backup revives revoked keys
             for path in ("/ledger", "/models/md_a", "/models/md_a/artifact"):
-                requested = httpx.get(
-                    f"{address}{path}",
-                    headers=idle_server.admin.http.headers,
-                    trust_env=False,
-                )
+                requested = fetched(f"{address}{path}", idle_server.admin.key)
                 assert requested.status_code == 503, path
-            assert httpx.get(f"{address}/healthz", trust_env=False).status_code == 200
+            assert fetched(f"{address}/healthz").status_code == 200
         finally:
             api.begin_stop()
             api.join()
@@ -203,7 +200,7 @@ def _until_it_listens(address: str) -> None:
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         try:
-            httpx.get(f"{address}/healthz", trust_env=False)
+            fetched(f"{address}/healthz")
             return
         except httpx.TransportError:
             time.sleep(0.05)

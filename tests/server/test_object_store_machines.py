@@ -27,6 +27,7 @@ from tests.support.dask_cluster import dask_cluster
 from tests.support.forked_program import ForkedProgram
 from tests.support.forked_program import start as fork
 from tests.support.ports import free_port
+from tests.support.processes import fetched
 from tests.support.s3_server import BUCKET, credentials, s3_server
 
 _GIVE_UP_S = 300
@@ -116,7 +117,7 @@ class Machines:
         port = free_port()
         self.start(name, "api", "--port", str(port))
         url = f"http://127.0.0.1:{port}"
-        _wait(lambda: httpx.get(f"{url}/readyz", trust_env=False).status_code == 200)
+        _wait(lambda: fetched(f"{url}/readyz").status_code == 200)
         return Client(url, _ADMIN_KEY)
 
 
@@ -216,7 +217,7 @@ def test_one_machine_serves_and_trains_with_rows_in_the_store(
     machines.start("one", "serve", "--port", str(port))
     url = f"http://127.0.0.1:{port}"
     client = Client(url, _ADMIN_KEY)
-    _wait(lambda: httpx.get(f"{url}/readyz", trust_env=False).status_code == 200)
+    _wait(lambda: fetched(f"{url}/readyz").status_code == 200)
     client.declare_dataset(_DECLARATION)
     _upload(
         client,

@@ -12,14 +12,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import httpx
 import pytest
 
 import app
 from app.core import processes
 from grovekeeper_client.client import Client
 from tests.support.ports import free_port
-from tests.support.processes import running, stop, wait_until_ok
+from tests.support.processes import fetched, running, stop, wait_until_ok
 from tests.support.server import csv_rows, declaration
 
 _GIVE_UP_S = 600  # for a busy machine
@@ -137,7 +136,7 @@ def test_a_machine_that_cannot_load_the_code_of_jobs_charges_none(
         assert client.job(job_id)["state"] == "queued"
         balance = client.balance(name)
         assert (balance["charged"], balance["reserved"]) == ("0", "0.1")
-        assert httpx.get(f"{url}/readyz", trust_env=False).status_code == 200
+        assert fetched(f"{url}/readyz").status_code == 200
     assert "the code of jobs cannot be loaded" in (tmp_path / "log").read_text(), (
         "the child says where it failed"
     )
@@ -189,12 +188,12 @@ def test_a_folder_that_is_closed_later_costs_nothing_until_it_is_open_again(
         closed = tmp_path / "home" / "artifacts"
         for inner in closed.iterdir():
             inner.chmod(0o500)
-        answer = httpx.get(f"{url}/readyz", trust_env=False)
+        answer = fetched(f"{url}/readyz")
         assert answer.json()["type"] == "not-writable", (
             "a digest decides where files go"
         )
         closed.chmod(0o500)
-        answer = httpx.get(f"{url}/readyz", trust_env=False)
+        answer = fetched(f"{url}/readyz")
         assert (answer.status_code, answer.json()["type"]) == (503, "not-writable")
         assert int(answer.headers["Retry-After"]) > 1
         assert str(tmp_path) not in answer.text, "nobody needs a key to read this"
@@ -212,7 +211,7 @@ def test_a_folder_that_is_closed_later_costs_nothing_until_it_is_open_again(
                 assert line["folder"].startswith(str(closed))
         for folder in (closed, *closed.iterdir()):
             folder.chmod(0o700)
-        assert httpx.get(f"{url}/readyz", trust_env=False).status_code == 200
+        assert fetched(f"{url}/readyz").status_code == 200
         assert client.wait_for_job(job_id)["state"] == "succeeded"
 
 

@@ -8,14 +8,13 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-import httpx
 import pytest
 
 from app.core import processes
 from grovekeeper_client.client import Client
 from grovekeeper_client.errors import ApiProblem
 from tests.support.ports import free_port
-from tests.support.processes import running, stop, wait_until_ok
+from tests.support.processes import fetched, running, stop, wait_until_ok
 from tests.support.server import csv_rows, declaration
 
 _ON_LINUX_ALONE = {
@@ -91,4 +90,4 @@ def test_everything_is_served_without_what_only_linux_has(
             with pytest.raises(ApiProblem) as refused:
                 caller.predict(job["model_id"], rows)
         assert refused.value.status == 401
-    assert httpx.get(f"{url}/readyz", trust_env=False).status_code == 200
+    assert fetched(f"{url}/readyz").status_code == 200

@@ -46,10 +46,13 @@ class Canaries:
         return self._planted.setdefault(kind, f"{self._token}{next(self._numbers)}")
 
     def integer(self, kind: str) -> int:
-        """Makes an integer of ten digits, the same for each call with the same kind."""
+        """Makes an integer of 16 digits, the same for each call with the same kind. One
+        of ten may be a part of a hash, or the seconds of a time.
+        """
         return int(
             self._planted.setdefault(
-                kind, str(1_100_000_000 + secrets.randbelow(800_000_000))
+                kind,
+                str(1_100_000_000_000_000 + secrets.randbelow(800_000_000_000_000)),
             )
         )
 

@@ -11,7 +11,7 @@ HEADER = "amount,height,colour,patient,region,income"
 DECLARATION: dict[str, Any] = {
     "schema": {
         "features": [
-            {"name": "amount", "type": "integer", "lower": 0, "upper": 2_000_000_000},
+            {"name": "amount", "type": "integer", "lower": 0, "upper": 2 * 10**15},
             {"name": "height", "type": "numeric", "lower": 0.5, "upper": 2.5, "missing": True},
             {"name": "colour", "type": "categorical", "categories": ["red", "blue"], "missing": True},
         ],

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import httpx
+
 _STOP_TIMEOUT_S = 120
 _READY_TIMEOUT_S = 300
 """Much longer than needed, because processors are shared and kernels may have to be
@@ -60,6 +62,12 @@ def wait_until_ok(url: str, *, process: "subprocess.Popen[str]") -> None:
         except (OSError, urllib.error.HTTPError):
             time.sleep(0.1)
     raise TimeoutError(f"{url} did not answer; exit code {process.poll()}")
+
+
+def fetched(url: str, key: str | None = None) -> httpx.Response:
+    """The answer of a process, for which a busy machine may take its time."""
+    headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+    return httpx.get(url, headers=headers, timeout=_READY_TIMEOUT_S, trust_env=False)
 
 
 def _kill_group(process: "subprocess.Popen[str]") -> None:

@@ -124,7 +124,7 @@ def test_a_request_that_is_cancelled_at_its_turn_gives_the_thread_back() -> None
         turns.end("a")
         waits.cancel()
         await asyncio.gather(waits, return_exceptions=True)
-        await asyncio.wait_for(turns.begin(_client("c")), 10)
+        await asyncio.wait_for(turns.begin(_client("c")), 60)
 
     asyncio.run(run())
 
@@ -139,7 +139,7 @@ def test_a_thread_goes_back_to_the_key_that_took_it() -> None:
         for number in range(2 * limits.MAX_READS_AT_ONCE):
             client = _client(None)
             CLIENT.set(client)
-            async with asyncio.timeout(10), capacities.turn(Work.READ):
+            async with asyncio.timeout(60), capacities.turn(Work.READ):
                 client.key_id = f"key {number}"
 
     asyncio.run(run())

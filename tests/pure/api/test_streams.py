@@ -126,8 +126,11 @@ def test_a_job_that_every_look_finds_unchanged_brings_a_comment_after_each_silen
 
     start = time.monotonic()
     asyncio.run(follow())
-    assert streamed == [queued, None, None, None, half, done]
-    assert time.monotonic() - start >= 3 * 0.05
+    elapsed_s = time.monotonic() - start
+    assert [job for job in streamed if job is not None] == [queued, half, done]
+    assert streamed[:4] == [queued, None, None, None]
+    # on a busy machine, a look may take as long as a silence
+    assert streamed.count(None) <= elapsed_s / 0.05
 
 
 def test_a_stream_ends_when_its_follower_may_not_see_the_job_any_more() -> None:
