@@ -66,6 +66,7 @@ SEE_BALANCE = frozenset({Role.AUDITOR, Role.OWNER, Role.ANALYST})
 SEE_RESERVATIONS = frozenset({Role.AUDITOR, Role.OWNER, Role.ATTESTER})
 SEE_GRANTS = frozenset({Role.AUDITOR, Role.OWNER})
 SEE_LEDGER = frozenset({Role.AUDITOR, Role.OWNER})
+STATE_VERIFICATION = frozenset({Role.AUDITOR})
 
 
 @dataclass(frozen=True)

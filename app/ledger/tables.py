@@ -314,6 +314,28 @@ class ReservationRow(Base):
     )
 
 
+class VerificationRow(Base):
+    """The last verification of an account that somebody states
+    (:mod:`app.ledger.verifications`).
+
+    Attributes:
+        stated_by: the key of an auditor, or empty for the service's own verifier.
+        name: of that key when it stated the result: who states a result is named.
+        entries: how many entries are covered; ``None`` if the verification failed.
+        checkpoint: the signed note that the entries were compared with, if any.
+    """
+
+    __tablename__ = "verifications"
+
+    account_id: Mapped[PrimaryKey]
+    stated_by: Mapped[PrimaryKey]
+    name: Mapped[str]
+    verdict: Mapped[str]
+    entries: Mapped[int | None]
+    checkpoint: Mapped[str | None]
+    stated_at: Mapped[datetime]
+
+
 class RulesRow(Base):
     """The rules of a dataset (:mod:`app.ledger.rules`). Every change is made under the
     account's lock.

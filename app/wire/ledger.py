@@ -1,13 +1,17 @@
 """Defines the types of ``/ledger``: balances, entries, caps."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
+from pydantic import Field
+
+from app.core import limits
 from app.wire.base import (
     Answer,
     CapInEpsilon,
     DecimalText,
     PositiveAmount,
     PublicSentence,
+    Reference,
     Request,
 )
 from app.wire.jobs import JobKind
@@ -21,6 +25,57 @@ class AccountNamed(Answer):
     account: str
     account_name: str
     kind: Literal["dataset", "population"]
+
+
+Verdict = Literal[
+    "VERIFIED",
+    "VERIFIED (bounded)",
+    "CONSISTENT",
+    "CONSISTENT (bounded)",
+    "NOT VERIFIED",
+]
+"""What the verifier says of an export."""
+
+
+Note = Annotated[str, Field(max_length=limits.MAX_CHECKPOINT_CHARS)]
+"""A signed checkpoint."""
+
+
+class VerificationIn(Request):
+    """The result of the verifier for an export of the account, as an auditor states it.
+
+    ``VERIFIED`` names the signed checkpoint, ``CONSISTENT`` the last entry of the
+    export; the service compares either with its entries. ``NOT VERIFIED`` needs
+    neither.
+    """
+
+    verdict: Verdict
+    checkpoint: Note | None = None
+    entries: Annotated[int | None, Field(ge=1, le=2**53 - 1)] = None
+    last_hash: Reference | None = None
+
+
+class VerificationOut(Answer):
+    """The last verification of an account by one auditor, who states the result, or by
+    the service's own verifier, for which ``by`` is null.
+
+    It says nothing about the ``entries_since``. The three members are null where
+    nothing was verified or compared with a checkpoint.
+    """
+
+    verdict: Verdict
+    entries: int | None
+    entries_since: int | None
+    checkpoint: str | None
+    by: str | None
+    by_name: str | None
+    at: str
+
+
+class VerificationList(Answer):
+    """The last verifications of an account: failures first, then the newest."""
+
+    verifications: list[VerificationOut]
 
 
 class BalanceOut(AccountNamed):
@@ -50,8 +105,14 @@ class BalanceOut(AccountNamed):
     limited_by: LimitedBy
 
 
+class VerifiedBalance(BalanceOut):
+    """A balance with the last verifications of the account."""
+
+    verifications: list[VerificationOut]
+
+
 class BalanceList(Answer):
-    datasets: list[BalanceOut]
+    datasets: list[VerifiedBalance]
     next: str | None
 
 
@@ -80,7 +141,7 @@ class DeltaOut(Answer):
     remaining: DecimalText
 
 
-class AccountBalance(BalanceOut):
+class AccountBalance(VerifiedBalance):
     """One account in detail: the tightest joint cell of a scope, every cell in the
     scope, and the account's guarantee.
 

@@ -100,6 +100,7 @@ def built(admin: Client, connect: Callable[[str], Client]) -> Scene:
         connect(keys["ada"]) as ada,
         connect(keys["ben"]) as ben,
         connect(keys["cleo"]) as cleo,
+        connect(keys["dora"]) as dora,
     ):
         ada.open_population("residents", {"accountant": "pure", "epsilon": "4"})
         dataset = _declared(
@@ -131,6 +132,9 @@ def built(admin: Client, connect: Callable[[str], Client]) -> Scene:
         evaluation = _done(ben, ben.evaluate(model, body))["evaluation_id"]
         statistics = _done(ben, ben.release_statistics(dataset, _STATISTICS))
         _external(cleo, dataset)
+        dora.state_verification(
+            dataset, verdict="VERIFIED", checkpoint=dora.checkpoint(dataset)
+        )
         ben.put_alias(dataset, "staging", model)
         ben.put_alias(dataset, "production", model)
         ben.put_alias(dataset, "staging", later)

@@ -174,6 +174,7 @@ REQUESTS: dict[str, Callable[[Targets], Ask]] = {
     "show_spent": lambda it: ("GET", f"/ledger/{it.dataset}/spent?by=purpose", {}),
     "export_ledger": lambda it: ("GET", f"/ledger/{it.dataset}/export", {}),
     "change_cap": lambda it: ("POST", f"/ledger/{it.dataset}/cap", {"json": _lower_cap()}),
+    "put_verification": lambda it: ("PUT", f"/ledger/{it.dataset}/verification", {"json": {"verdict": "NOT VERIFIED"}}),
     "show_checkpoint": lambda it: ("GET", f"/ledger/{it.dataset}/checkpoint", {}),
     "show_deployment": lambda it: ("GET", f"/ledger/{it.dataset}/deployment", {}),
     "show_proof": lambda it: ("GET", f"/ledger/{it.dataset}/proofs?sequence=1", {}),
@@ -235,6 +236,7 @@ ACTS: dict[str, tuple[str, ...]] = {
     "cancel_job": (),
     "delete_model": ("model-deleted",),
     "create_reservation": (),
+    "put_verification": (),
 }
 """The acts that each operation with an effect records; the ledgers of accounts record
 charges.

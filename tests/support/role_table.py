@@ -139,6 +139,7 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(("show_balance", "list_entries", "show_spent", "show_alias"), _on("analyst", *_READS_LEDGER)),
     **dict.fromkeys(("export_ledger", "show_checkpoint", "show_proof"), _on(*_READS_LEDGER)),
     "show_deployment": _on(*_READS_LEDGER),
+    "put_verification": _on("auditor"),
     **dict.fromkeys(("create_quote", "create_reservation"), _on("attester", deleted=409)),
     **dict.fromkeys(("list_reservations", "show_reservation"), _on("attester", *_READS_LEDGER)),
 }  # fmt: skip

@@ -34,6 +34,7 @@ from grovekeeper_common.job_words import REASONS
 from grovekeeper_common.limit_words import limit_in_words
 from grovekeeper_common.number_words import few_digits, share_in_words
 from grovekeeper_common.time_words import hour_in_words, pace_in_words
+from grovekeeper_common.verification_words import verification_in_words
 from grovekeeper_forests.amounts import SYMBOLS
 from grovekeeper_forests.errors import GrovekeeperError
 
@@ -166,6 +167,7 @@ def _environment() -> Environment:
         "minute": _exact(words.minute),
         "hour": hour_in_words,
         "clock": _exact(words.clock),
+        "verification": verification_in_words,
     }
     environment.globals |= {
         "base": base, "symbols": SYMBOLS, "odds_sentence": odds_words.sentence, "unit_of": words.unit_of,

@@ -48,6 +48,8 @@ def show_report(
     The first page lists releases, erasures and refusals from a day on, such as that of
     the last report.
     """
+    # kept as the service's own, which the balance below states
+    verification = verify_ledger(*visit.by, account, signer=heads.signer)
     deployment = show_deployment(*visit.by, account, signer=heads.signer)
     balance = balances.show_balance(*visit.by, account, scope={})
     of_kind: dict[str, Any] = {"spent": None, "population": None}
@@ -63,7 +65,7 @@ def show_report(
         deployment=deployment,
         record=deployment.record["deployment"],
         changes=history.search_entries(*visit.by, account, changes, _WHOLE_PAGE),
-        verification=verify_ledger(*visit.by, account, signer=heads.signer),
+        verification=verification,
         since=since,
         now=stamps.to_text(stamps.now()),
         **of_kind,

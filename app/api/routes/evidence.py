@@ -12,6 +12,7 @@ from app.core.errors import InvalidRequest
 from app.services.ledger import evidence
 from app.services.ledger.evidence import ProofRequest
 from app.wire.evidence import ConsistencyOut, DeploymentOut, InclusionOut, SignerOut
+from app.wire.ledger import VerificationIn, VerificationList
 
 evidence_routes = Router(tags=["ledger"])
 
@@ -78,6 +79,17 @@ def show_deployment(
         )
         return Response(text, media_type=_YAML)
     return Response(shown.model_dump_json(), media_type="application/json")
+
+
+@evidence_routes.put("/ledger/{account}/verification")
+def put_verification(by: By, account: str, body: VerificationIn) -> VerificationList:
+    """State what your verifier said of the account, in place of your last statement. It
+    is shown under the name of your key. For auditors.
+
+    The service checks that the checkpoint or the last entry is one of the account, and
+    believes the verdict.
+    """
+    return evidence.state_verification(*by, account, body)
 
 
 @evidence_routes.get("/signer")

@@ -19,7 +19,14 @@ from app.core.errors import InvalidRequest, NotFound, RoleMissing
 from app.core.stamps import to_text
 from app.datasets import catalog
 from app.datasets.catalog import Dataset
-from app.ledger import accounts, control, populations, rules, statements
+from app.ledger import (
+    accounts,
+    control,
+    populations,
+    rules,
+    statements,
+    verifications,
+)
 from app.ledger.admission import CellBalance, Population
 from app.ledger.statements import Limit
 from app.ledger.tables import Entry, EntryKind, PopulationRow
@@ -39,6 +46,7 @@ from app.wire.ledger import (
     ChangedCap,
     DeltaOut,
     PartitionBalance,
+    VerifiedBalance,
 )
 from grovekeeper_forests import amounts
 from grovekeeper_forests import limits as forest_limits
@@ -160,13 +168,20 @@ def list_balances(
             lambda dataset: dataset.id,
             lambda dataset: dataset.n_bytes,
         )
-        balances = statements.balances_for(
-            session, [dataset.id for dataset in shown], principal.key_id
-        )
+        ids = [dataset.id for dataset in shown]
+        balances = statements.balances_for(session, ids, principal.key_id)
+        verified = verifications.last(session, ids)
         listed = [
-            balance_out(
-                Account(dataset),
-                balances[dataset.id].unless_erased(is_erased=dataset.is_deleted),
+            VerifiedBalance.model_validate(
+                {
+                    **_amounts(
+                        Account(dataset),
+                        balances[dataset.id].unless_erased(
+                            is_erased=dataset.is_deleted
+                        ),
+                    ),
+                    "verifications": verified[dataset.id],
+                }
             )
             for dataset in shown
         ]
@@ -264,7 +279,7 @@ def _of_dataset(
     )
     return AccountBalance.model_validate(
         {
-            **_members(Account(dataset), balance),
+            **_members(session, Account(dataset), balance),
             "scope": box.to_json(),
             "partitions": partitions,
             "guarantee": of_account(session, dataset, limit),
@@ -278,7 +293,7 @@ def _of_population(session: Session, row: PopulationRow) -> AccountBalance:
     limit = statements.highest_cap(session, row.id)
     return AccountBalance.model_validate(
         {
-            **_members(Account(row), balance_of_population(population, limit)),
+            **_members(session, Account(row), balance_of_population(population, limit)),
             "scope": {},
             "partitions": [],
             "guarantee": population_guarantee(row, population, limit),
@@ -287,9 +302,12 @@ def _of_population(session: Session, row: PopulationRow) -> AccountBalance:
     )
 
 
-def _members(account: Account, balance: statements.Balance) -> dict[str, object]:
+def _members(
+    session: Session, account: Account, balance: statements.Balance
+) -> dict[str, object]:
     return {
         **_amounts(account, balance),
+        "verifications": verifications.last(session, [account.id])[account.id],
         "tightest_cell": balance.tightest_cell,
         "exact": balance.is_exact,
         "largest_that_fits": balance.largest_that_fits,

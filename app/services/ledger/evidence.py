@@ -15,25 +15,34 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from importlib import resources
-from typing import Any
+from typing import Any, get_args
 
 import yaml
+from sqlalchemy.orm import Session
 
-from app.access.grants import SEE_LEDGER, Principal, Role
+from app.access.grants import SEE_LEDGER, STATE_VERIFICATION, Principal, Role
 from app.core import limits
 from app.core.errors import InvalidRequest
 from app.core.processes import scrubbed_environment
 from app.datasets import catalog
 from app.datasets.catalog import Dataset
 from app.jobs import queue
-from app.ledger import checkpoints, control, populations, statements, tables
+from app.ledger import (
+    checkpoints,
+    control,
+    populations,
+    statements,
+    tables,
+    verifications,
+)
 from app.ledger.checkpoints import Checkpoint, Log, Signer
+from app.services.authorization import write_as
 from app.services.installation import Installation
 from app.services.ledger.balances import Account, detailed, find_account
 from app.services.ledger.heads import checkpoint_of
 from app.services.ledger.history import entries_up_to, json_lines
 from app.wire.evidence import ConsistencyOut, DeploymentOut, InclusionOut, SignerOut
-from app.wire.ledger import AccountBalance
+from app.wire.ledger import AccountBalance, Verdict, VerificationIn, VerificationList
 from grovekeeper_common.json_types import JsonMapping, JsonObject
 from grovekeeper_forests import catalogue
 from grovekeeper_forests.amounts import SYMBOLS
@@ -147,13 +156,80 @@ def verify_ledger(
     installation: Installation, principal: Principal, reference: str, *, signer: Signer
 ) -> Verification:
     """Runs the verifier over the export of an account, its signed head and the signer's
-    public key.
+    public key, and keeps the result as the service's own.
     """
     with installation.database.read() as session:
         account_id = find_account(session, principal, reference, SEE_LEDGER).id
         header, last = statements.export_header(session, account_id)
         head = checkpoint_of(session, account_id, last)
-    return _verified(installation, header, head, signer)
+    verification = _verified(installation, header, head, signer)
+    result = verification.result
+    if result is not None and result["verdict"] in get_args(Verdict):
+        with write_as(installation, principal) as (session, _):
+            stated = {
+                "name": "",
+                "verdict": result["verdict"],
+                "entries": last if result["verified"] else None,
+                "checkpoint": verification.checkpoint,
+                "stated_at": installation.database.now(session),
+            }
+            verifications.put(
+                session, account_id, stated_by=verifications.SERVICE, stated=stated
+            )
+    return verification
+
+
+def state_verification(
+    installation: Installation,
+    principal: Principal,
+    reference: str,
+    body: VerificationIn,
+) -> VerificationList:
+    """Keeps the result that an auditor's verifier had, as the auditor's word.
+
+    Raises:
+        InvalidRequest: the checkpoint or the last entry is not one of this account.
+    """
+    with write_as(installation, principal) as (session, principal):
+        account_id = find_account(session, principal, reference, STATE_VERIFICATION).id
+        has_failed = body.verdict == verifications.FAILED
+        stated = {
+            "name": principal.name,
+            "verdict": body.verdict,
+            "entries": None if has_failed else _covered(session, account_id, body),
+            "checkpoint": None if has_failed else body.checkpoint,
+            "stated_at": installation.database.now(session),
+        }
+        verifications.put(
+            session, account_id, stated_by=principal.key_id, stated=stated
+        )
+        listed = verifications.last(session, [account_id])[account_id]
+    return VerificationList.model_validate({"verifications": listed})
+
+
+def _covered(session: Session, account_id: str, body: VerificationIn) -> int:
+    """The number of entries that a stated verification is about.
+
+    Under ``VERIFIED`` these are the entries of the checkpoint: nothing signed stands
+    behind later ones.
+    """
+    size = statements.size(session, account_id)
+    if body.verdict.startswith("CONSISTENT"):
+        last = _in_range("/entries", body.entries, at_most=size)
+        [entry] = tables.entries(session, account_id, after=last - 1, limit=1)
+        if entry.hash != body.last_hash:
+            raise InvalidRequest.at("/last_hash", "not-of-this-ledger")
+        return last
+    note = body.checkpoint or ""
+    head = checkpoints.read_checkpoint(account_id, note)
+    if (
+        head is None
+        or head.size > size
+        or not checkpoints.is_signed(note, checkpoints.pinned_keys(session))
+        or Log(session, account_id).root(head.size) != head.root
+    ):
+        raise InvalidRequest.at("/checkpoint", "not-of-this-ledger")
+    return head.size
 
 
 def verify_acts(

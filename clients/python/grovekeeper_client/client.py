@@ -813,6 +813,14 @@ class Client(Calls):
             Request("GET", f"/ledger/{segment(account)}/checkpoint")
         ).text
 
+    def state_verification(self, account: str, **stated: Any) -> JsonObject:
+        """``PUT /ledger/{account}/verification``: what your verifier said of an export,
+        with its ``checkpoint``, or its ``entries`` and ``last_hash``. For auditors.
+        """
+        return self._json(
+            "PUT", f"/ledger/{segment(account)}/verification", body=stated
+        )
+
     def deployment(self, account: str) -> JsonObject:
         """``GET /ledger/{account}/deployment``: a record for the public registry, and
         what its owner has to add.

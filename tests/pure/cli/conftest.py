@@ -25,14 +25,24 @@ ACCOUNT = {
     "accountant": "pure", "unit": "epsilon", "cap": "3", "charged": "1", "reserved": "0.5", "remaining": "1.5",
     "available": "1.5", "limited_by": "cap",
 }  # fmt: skip
+VERIFICATIONS = [
+    {
+        "verdict": "NOT VERIFIED", "entries": None, "entries_since": None, "checkpoint": None,
+        "by": "key_3", "by_name": "eva", "at": "2026-11-20T09:00:00.000000Z",
+    },
+    {
+        "verdict": "VERIFIED", "entries": 2, "entries_since": 3, "checkpoint": "note",
+        "by": None, "by_name": None, "at": "2026-11-21T08:00:00.000000Z",
+    },
+]  # fmt: skip
 BALANCE = {
     "account": "ds_1", "account_name": "census", "kind": "dataset", "dataset": "ds_1", "dataset_name": "census",
-    "deleted_at": "2026-11-21T09:00:00.000000Z",
+    "deleted_at": "2026-11-21T09:00:00.000000Z", "verifications": VERIFICATIONS,
     **ACCOUNT,
 }  # fmt: skip
 OF_POPULATION = {
     "account": "pop_1", "account_name": "patients", "kind": "population", "dataset": None, "dataset_name": None,
-    "deleted_at": None,
+    "deleted_at": None, "verifications": [],
     **ACCOUNT,
 }  # fmt: skip
 GRANT = {

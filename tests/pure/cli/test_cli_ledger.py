@@ -29,6 +29,15 @@ def test_a_balance_shows_the_delta_that_is_set_aside(run: Run, service: Any) -> 
     assert "δ set aside: 0.0000001 of 0.0000002 charged, 0.0000001 left" in output
 
 
+def test_a_balance_says_who_verified_it_and_up_to_where(run: Run) -> None:
+    output = run("ledger", "show", "census").stdout
+    for line in (
+        "NOT VERIFIED, as the auditor eva states, 2026-11-20 09:00 UTC",
+        "VERIFIED up to entry 2, by the service itself, 2026-11-21 08:00 UTC; 3 entries since",
+    ):
+        assert line in output.splitlines()
+
+
 def test_the_owners_part_of_a_record_has_the_bytes_of_a_request() -> None:
     assert MAX_PART_BYTES == limits.MAX_JSON_BODY_BYTES
 

@@ -3,11 +3,15 @@ charges, and evidence.
 """
 
 import json
+import tempfile
 from collections.abc import Mapping
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
+from io import StringIO
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated, Any
 
 import typer
@@ -47,6 +51,7 @@ from grovekeeper_common import durable_files, scope_words
 from grovekeeper_common.json_types import JsonMapping, JsonObject
 from grovekeeper_common.limit_words import limit_in_words
 from grovekeeper_common.number_words import share_in_words
+from grovekeeper_common.verification_words import verification_in_words
 
 MAX_SHOWN_CELLS = 32
 MAX_PART_BYTES = 256 * 1024
@@ -85,6 +90,8 @@ def show(
             output.say(
                 f"δ set aside: {part['charged']} of {part['set_aside']} charged, {part['remaining']} left"
             )
+        for verification in answer["verifications"]:
+            output.say(verification_in_words(verification))
         output.say()
         output.guarantee(answer["guarantee"])
         output.hint(
@@ -329,6 +336,48 @@ def export(
     output.say(f"wrote {file} ({file.stat().st_size} bytes)")
     if export_format == "jsonl":
         output.hint(f"grovekeeper verify {file}")
+
+
+@app.command("verify")
+def verify_account(
+    call: Remote,
+    account: AccountArgument,
+    checkpoint: list[Path] | None = option(
+        "A checkpoint that you kept, to compare with, too; may be repeated."
+    ),
+    public_key: Path | None = option(
+        "The public key that you kept; default: the service's."
+    ),
+    state: bool = option(
+        "State the result to the service, under the name of your key (auditors).",
+        "--state",
+        default=False,
+    ),
+) -> None:
+    """Export an account and verify it on this machine, against its signed head.
+
+    Only a public key and checkpoints that you kept show that the service did not make
+    all of them anew.
+    """
+    output = call.output
+    with call.client() as client, tempfile.TemporaryDirectory() as name:
+        file, head, key = (Path(name, part) for part in ("export", "head", "key"))
+        note = client.checkpoint(account)  # the export then has all of its entries
+        head.write_text(note, encoding="utf-8")
+        key.write_text(client.signer()["public_key"], encoding="utf-8")
+        client.export_ledger(account, file)
+        verifier = _verifier()
+        evidence = verifier.Evidence((head, *(checkpoint or ())), public_key or key)
+        with redirect_stdout(StringIO()) as printed:
+            code = verifier.run(file, evidence, as_json=True)
+        result = json.loads(printed.getvalue())
+        verdict = result["verdict"]
+        output.json(result)
+        output.say(f"{verdict}: {result['note'] if code == 0 else result['reason']}")
+        if state and code != verifier.UNREADABLE:
+            client.state_verification(account, verdict=verdict, checkpoint=note)
+            output.say("stated to the service, under the name of your key")
+    raise typer.Exit(code)
 
 
 def _all_accounts(client: Client, output: Output) -> list[JsonObject]:
@@ -656,17 +705,23 @@ def verify(
     The first word, and in --json the verdict, says what was checked: VERIFIED with a
     checkpoint, CONSISTENT without.
     """
-    from grovekeeper_verifier import main as verifier
-
     if bool(checkpoint) != (public_key is not None):
         missing = "--public-key" if checkpoint else "--checkpoint"
         raise WrongUse(
             f"a checkpoint is checked with a public key: {missing} is missing"
         )
+    verifier = _verifier()
     evidence = verifier.Evidence(
         tuple(checkpoint or ()), public_key, tuple(member or ()), tuple(erased or ())
     )
     raise typer.Exit(verifier.run(file, evidence, as_json=call.as_json))
+
+
+def _verifier() -> ModuleType:
+    """The verifier, which other commands do without."""
+    from grovekeeper_verifier import main as verifier
+
+    return verifier
 
 
 def give(
