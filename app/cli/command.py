@@ -6,6 +6,7 @@ They are commands as those of the client are, and report errors of the installat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from app.core.errors import Unavailable
 from grovekeeper_client.cli import command as of_client
 from grovekeeper_forests.errors import GrovekeeperError
 
@@ -15,7 +16,12 @@ def _told() -> Iterator[None]:
     try:
         yield
     except GrovekeeperError as error:
-        raise of_client.Failed("installation", str(error)) from error
+        sentence = str(error)
+        if isinstance(error, Unavailable):
+            # what the driver says is for the operator, and no caller of the API reads it
+            reason = str(getattr(error.__cause__, "orig", "")).partition("\n")[0]
+            sentence += reason and f": {reason}"
+        raise of_client.Failed("installation", sentence) from error
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:

@@ -15,7 +15,7 @@ from app.core.dask_cluster import is_loopback
 from app.core.errors import InstallationError, Unavailable
 from app.core.settings import Settings
 from app.db import revisions
-from app.db.database import Database, database_file, parse_url
+from app.db.database import Database, database_file, parse_url, reason_of
 from app.services.installation import refuse_unfinished_restore
 from app.services.keys import ensure_first_admin
 from grovekeeper_client.settings import ADMIN_KEY_FILE
@@ -76,8 +76,9 @@ def upgrade(settings: Settings) -> None:
     try:
         migrate.upgrade(settings.database_url, migration_url=settings.migration_url)
     except DBAPIError as error:
-        reason = str(error.orig).strip().partition("\n")[0]
-        raise InstallationError(f"the database cannot be upgraded: {reason}") from error
+        raise InstallationError(
+            f"the database cannot be upgraded: {reason_of(error)}"
+        ) from error
 
 
 def _kept(file: Path) -> str | None:

@@ -535,6 +535,11 @@ class Database:
             raise Unavailable("the database cannot answer at the moment") from error
 
 
+def reason_of(error: DBAPIError) -> str:
+    """What the database or its driver says of an error, for its operator alone."""
+    return str(error.orig).strip().partition("\n")[0]
+
+
 def _is_temporary(error: DBAPIError) -> bool:
     """Whether a later attempt may succeed: a limit of time was reached, or the
     connection, disk or server failed.

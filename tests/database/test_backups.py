@@ -5,6 +5,7 @@ backups, and never rewinds.
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -350,6 +351,21 @@ def test_rows_that_no_storage_key_opens_are_not_restored(
     with pytest.raises(InstallationError, match="storage key"):
         restore_backup(empty_settings, backup, accept_loss=False)
     assert _is_empty(empty_settings)
+    restore()
+
+
+@on_one_database
+def test_a_database_that_does_not_answer_leaves_a_restore_to_another_attempt(
+    scene: Scene, backup: Path, restore: Restore, empty_settings: Settings
+) -> None:
+    bring_keys_and_heads(scene.installation, empty_settings)
+    stopped = replace(
+        empty_settings, database_url="postgresql://nobody@127.0.0.1:1/none"
+    )
+    with pytest.raises(
+        InstallationError, match=r"does not answer \(.*; run the command"
+    ):
+        restore_backup(stopped, backup, accept_loss=False)
     restore()
 
 

@@ -150,7 +150,7 @@ def test_a_store_that_takes_no_object_costs_nothing(
         without_right.setattr(obstore, "put", denied)
         run_here(second, claim, must_not_run)
     assert scene.end(job) == (JobState.QUEUED, "no-room", ["reserve"])
-    assert "a job waits, uncharged: the home or the store of models" in caplog.text
+    assert "a job waits, uncharged: a file for it cannot be" in caplog.text
     assert "canary" not in caplog.text
     expired_at(second, datetime.now(UTC) + timedelta(hours=1))
     run_here(second, claimed(second), _run)

@@ -6,7 +6,7 @@ import os
 import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from errno import EMFILE
+from errno import EACCES, EMFILE, ENOSPC
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,13 +15,20 @@ import pytest
 from app.core import limits
 from app.core.errors import Unavailable
 from app.registry.store import ArtifactStore
-from app.services.execution import charge
+from app.services.execution import charge, run_job
 from app.services.execution.run_job import JobFailed, claim_next
 from app.services.jobs.show_jobs import show_job
 from app.services.jobs.task import JobTask
 from tests.support.crash_scene import OWNER, Scene
 from tests.support.databases import on_one_database
-from tests.support.job_kinds import model, must_not_run, perform_here, profile, run
+from tests.support.job_kinds import (
+    evaluation,
+    model,
+    must_not_run,
+    perform_here,
+    profile,
+    run,
+)
 from tests.support.sweeping import expired_at
 
 pytestmark = pytest.mark.contract
@@ -39,8 +46,9 @@ def waits_uncharged(
     assert (shown.state, shown.reason, shown.held_by) == ("queued", None, "no-room")
     assert claim_next(scene.installation) is None, "other jobs take their turns"
     [line] = [record for record in caplog.records if record.levelname == "ERROR"]
-    assert line.message.startswith(
-        "a job waits, uncharged: the home or the store of models"
+    assert (
+        line.message
+        == "a job waits, uncharged: a file for it cannot be read or written"
     )
     assert vars(line)["job_id"] == job_id
 
@@ -112,6 +120,40 @@ def test_a_folder_of_another_account_within_the_store_costs_nothing(
     runs(scene, job_id)
 
 
+@on_one_database
+@pytest.mark.parametrize(
+    ("method", "code", "held_by"),
+    [
+        ("write_bytes", ENOSPC, "no-room"),
+        ("write_bytes", EMFILE, "cannot-load"),
+        ("read_bytes", EACCES, "model-absent"),
+        ("read_bytes", EMFILE, "cannot-load"),
+    ],
+)
+def test_a_job_that_waits_names_what_its_worker_lacks(
+    scene: Scene,
+    method: str,
+    code: int,
+    held_by: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    job_id = evaluation(scene, model(scene, "a"))
+    caplog.clear()
+
+    def fails(path: Path, *_: object) -> bytes:
+        raise OSError(code, os.strerror(code), str(path))
+
+    with monkeypatch.context() as broken, pytest.raises(Unavailable):
+        broken.setattr(Path, method, fails)
+        run(scene, must_not_run)
+    assert scene.end(job_id) == ("queued", held_by, ["reserve"])
+    [line] = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert isinstance(line.exc_info, tuple)
+    assert isinstance(line.exc_info[1], OSError)
+    assert line.exc_info[1].errno == code
+
+
 def _free(folder: str, n_bytes: int) -> Callable[[Path], SimpleNamespace]:
     """Free space on the disk of a folder of the home; other disks are empty."""
     return lambda path: SimpleNamespace(free=n_bytes if path.name == folder else 10**12)
@@ -143,6 +185,7 @@ def test_every_failure_of_a_paid_job_is_logged_by_public_facts(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     job_id = scene.submit_job(key="k")
+    monkeypatch.setattr(run_job, "STORE_RETRY_S", (0.01,))
 
     def fill_up(task: JobTask, kept: object) -> None:
         monkeypatch.setattr(ArtifactStore, "put", _full)
@@ -188,6 +231,25 @@ def test_a_paid_job_whose_process_fails_is_not_said_to_have_an_output(
     assert isinstance(line.exc_info[1], OSError)
     assert line.exc_info[1].errno == EMFILE
     assert "the output of a paid job cannot be stored" not in caplog.text
+
+
+@on_one_database
+def test_a_disk_that_is_full_for_a_moment_loses_no_output_that_was_paid_for(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_job, "STORE_RETRY_S", (0.01, 0.01))
+    job_id = scene.submit_job(key="k")
+    put = ArtifactStore.put
+    attempts: list[bytes] = []
+
+    def full_once(store: ArtifactStore, content: bytes) -> str:
+        attempts.append(content)
+        # the first one is the probe before the charge
+        return _full(store, content) if len(attempts) == 2 else put(store, content)
+
+    monkeypatch.setattr(ArtifactStore, "put", full_once)
+    run(scene)
+    assert scene.end(job_id) == ("succeeded", None, ["reserve", "charge"])
 
 
 def _full(_: ArtifactStore, __: bytes) -> str:

@@ -19,6 +19,7 @@ from datetime import datetime
 from pathlib import Path, PurePosixPath
 
 from sqlalchemy import Connection, inspect, select
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
 from app.access import grants
@@ -37,7 +38,7 @@ from app.datasets import (
 )
 from app.datasets.erasure_log import ErasureLog
 from app.db import migrate, revisions
-from app.db.database import transaction_time
+from app.db.database import reason_of, transaction_time
 from app.jobs import queue
 from app.jobs.states import EndReason, JobState
 from app.ledger import (
@@ -153,6 +154,11 @@ def restore_backup(settings: Settings, source: Path, *, accept_loss: bool) -> Re
             [],
             ["a killed restore was completed; `audit list` shows lost entries"],
         )
+    except OperationalError as error:
+        # the transaction may have committed: the mark stays, and another attempt looks
+        raise InstallationError(
+            f"the database does not answer ({reason_of(error)}); run the command again"
+        ) from error
     except GrovekeeperError:
         # else the restore before may have committed, and its files are those of the
         # database

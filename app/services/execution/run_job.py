@@ -34,7 +34,7 @@ from app.core.errors import (
     SubmitterRevoked,
     Unavailable,
 )
-from app.core.files import Directory, StoreUnreachable
+from app.core.files import Directory
 from app.core.processes import Stop
 from app.core.sealed_files import SealBroken, SealedFile
 from app.datasets import catalog, row_files
@@ -84,7 +84,7 @@ kills after ten.
 """
 
 STORE_RETRY_S = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
-"""Pauses between questions of a paid job to a store that does not answer, in seconds."""
+"""Pauses between questions of a paid job to a store or a disk that fails, in seconds."""
 
 
 @dataclass(eq=False)
@@ -305,6 +305,7 @@ def _lay_out_inputs(installation: Installation, claim: Claim, lease: Lease) -> b
             digest for _, digest in kinds.KINDS[row.kind].inputs(row.task["work"])
         ]
     folder = installation.job_folder(claim.job_id)
+    hold = PutBack.NO_ROOM
     try:
         _try_to_write(folder)
         for digest in digests:
@@ -312,7 +313,10 @@ def _lay_out_inputs(installation: Installation, claim: Claim, lease: Lease) -> b
             durable_files.make_folder(path.parent)
             # an artifact is for callers with a role alone: nobody else reads the copy
             path.touch(mode=0o600)
-            path.write_bytes(installation.store.get(digest))
+            hold = PutBack.MODEL_ABSENT
+            artifact = installation.store.get(digest)
+            hold = PutBack.NO_ROOM
+            path.write_bytes(artifact)
             lease.require()
     except ArtifactLost:
         # A deleted model ends the job for good. A model that is registered without its
@@ -322,9 +326,28 @@ def _lay_out_inputs(installation: Installation, claim: Claim, lease: Lease) -> b
                 raise CannotRun(PutBack.MODEL_ABSENT) from None
         _give_back(installation, claim, reason=EndReason.MODEL_DELETED)
         return False
-    except OSError:  # the disk is full: nothing was charged
-        raise CannotRun(PutBack.NO_ROOM) from None
+    except OSError as error:
+        raise _cannot_run(claim, error, hold) from None
     return True
+
+
+def _cannot_run(
+    claim: Claim, error: OSError, hold: PutBack, *, dataset: str | None = None
+) -> CannotRun:
+    """Logs why this machine cannot run a job, which is uncharged."""
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        # a limit of this process or machine: no disk is full, and no file is absent
+        hold = PutBack.CANNOT_LOAD
+    _log.error(
+        "a job waits, uncharged: a file for it cannot be read or written",
+        extra={
+            "job_id": claim.job_id,
+            "dataset_id": dataset,
+            "folder": error.filename,
+        },
+        exc_info=error,
+    )
+    return CannotRun(hold)
 
 
 def _try_to_write(folder: Path) -> None:
@@ -421,13 +444,10 @@ def _authenticate_rows(installation: Installation, claim: Claim) -> None:
                 },
             )
             raise
-        except OSError as error:  # nothing was charged
-            if isinstance(error, FileNotFoundError):
-                _log.error(
-                    "a job waits, uncharged: a file of its rows is absent; bring the file back, or cancel the job",
-                    extra={"job_id": claim.job_id, "dataset_id": part.dataset},
-                )
-            raise CannotRun(PutBack.ROWS_ABSENT) from None
+        except OSError as error:
+            raise _cannot_run(
+                claim, error, PutBack.ROWS_ABSENT, dataset=part.dataset
+            ) from None
 
 
 def _require_room(
@@ -453,13 +473,8 @@ def _require_room(
 
     try:
         lease.wait_for(look, stopping=stop.begun)
-    except OSError as error:  # nothing was charged
-        _log.error(
-            "a job waits, uncharged: the home or the store of models is full or cannot be written",
-            extra={"job_id": claim.job_id, "folder": error.filename},
-            exc_info=True,
-        )
-        raise CannotRun(PutBack.NO_ROOM) from None
+    except OSError as error:
+        raise _cannot_run(claim, error, PutBack.NO_ROOM) from None
 
 
 def located(
@@ -510,9 +525,8 @@ def _run_and_end(
         run(local_task, lease)
         has_run = True
         lease.trees_done = task.n_trees
-        # Without a name here, which would keep the bytes in memory through an outage.
         output = _answer(
-            partial(keep, installation, task, task.output_path.read_bytes()), stop=stop
+            lambda: keep(installation, task, task.output_path.read_bytes()), stop=stop
         )
     except Stopped:
         _fail(installation, claim, reason=EndReason.LOST, stop=stop)
@@ -539,13 +553,15 @@ def _run_and_end(
 
 
 def _answer(ask: Callable[[], Result], *, stop: Stop) -> Result:
-    """What a store answers, which is asked again while it does not: what the job spent
-    stays spent.
+    """What a store or a disk answers, which is asked again while it fails: what the job
+    spent stays spent.
     """
     for wait_s in STORE_RETRY_S:
         try:
             return ask()
-        except StoreUnreachable:
+        except FileNotFoundError:
+            raise
+        except OSError:  # it does not answer, or is full
             if stop.now.wait(wait_s):
                 raise
     return ask()

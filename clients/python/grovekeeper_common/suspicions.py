@@ -66,7 +66,10 @@ TYPES = (
 )
 LONG_ROW = "a text of a row is longer than any declared value"
 CUT_OFF = "not of the form that its name or media type says, cut off, or several streams in one file"
-UNSUPPORTED = "an encoding or a compression that is not read; write the file with the library's defaults"
+UNSUPPORTED = (
+    "an encoding, a compression or a type, such as integers of 128 bits, that is not read; write the file with the "
+    "library's defaults and usual types"
+)
 
 PARQUET = b"PAR1\x15"
 ARROW = b"ARROW1\x00"
@@ -189,9 +192,11 @@ _ZEROS = "leading zeros are absent or superfluous; spreadsheets drop them"
 
 _TRUTHS = frozenset(
     {"true", "false", "t", "f", "yes", "no", "y", "n", "1", "0", "1.0", "0.0"}
+    # spreadsheets in German and French
+    | {"wahr", "falsch", "vrai", "faux"}
 )
 _COMMA_NUMBER = re.compile(
-    r"[+-]?[0-9][0-9.' ]*,[0-9]+([eE][+-]?[0-9]+)?|[+-]?[0-9]+(,[0-9]{3})+(\.[0-9]+)?"
+    r"[+-]?[0-9][0-9.'’\s]*,[0-9]+([eE][+-]?[0-9]+)?|[+-]?[0-9]+(,[0-9]{3})+(\.[0-9]+)?"
 )
 _SIGN_NUMBER = re.compile(
     r"[^\w+-]{1,3}[+-]?[0-9.]*[0-9][^\w]{0,3}|[+-]?[0-9][0-9.]*[^\w]{1,3}"
@@ -200,7 +205,7 @@ _UNIT_NUMBER = re.compile(r"[+-]?[0-9]+([.,][0-9]+)? ?°?[^\W\d_]{1,12}[/.²³0-
 _DECIMAL_COMMA = re.compile(r"[+-]?[0-9]*,[0-9]+([eE][+-]?[0-9]+)?")
 _COMMA_THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2}(,[0-9]{3})+")
 _THOUSANDS_NUMBER = re.compile(
-    r"[+-]?[0-9]{1,3}([' .][0-9]{3})+([.,][0-9]+)?|[+-]?[0-9]+'[0-9]+"
+    r"[+-]?[0-9]{1,3}(['’\s.][0-9]{3})+([.,][0-9]+)?|[+-]?[0-9]+['’][0-9]+"
 )
 _DATE_TEXT = re.compile(r"[0-9]{1,4}[-/.][0-9]{1,2}[-/.][0-9]{1,4}([ T].*)?")
 _TIME_TEXT = re.compile(
@@ -209,7 +214,7 @@ _TIME_TEXT = re.compile(
 _MONTH_NAME = re.compile(
     r"[0-9]{1,2}[-/. ]?[A-Za-z]{3,9}[-/., ]{0,2}[0-9]{2,4}([ T:].*)?|[A-Za-z]{3,9}\.? [0-9]{1,2},? [0-9]{4}"
 )
-_COMMA_AND_THOUSANDS_NUMBER = re.compile(r"[+-]?[0-9]{1,3}([.' ][0-9]{3})+,[0-9]+")
+_COMMA_AND_THOUSANDS_NUMBER = re.compile(r"[+-]?[0-9]{1,3}(['’\s.][0-9]{3})+,[0-9]+")
 _LIKE_NUMBERS = {
     _COMMA_AND_THOUSANDS_NUMBER: _COMMA_AND_THOUSANDS,
     _COMMA_NUMBER: _COMMA,

@@ -70,6 +70,21 @@ def test_a_draft_is_written_to_a_file_that_does_not_exist(
     )
 
 
+def test_a_declaration_is_read_from_standard_input(run: Run, service: Any) -> None:
+    done = run("datasets", "create", "-", input='{"name": "census"}')
+    assert done.exit_code == 0, done.stderr
+    assert service.body() == {"name": "census"}
+
+
+def test_a_download_is_never_written_to_a_file_that_stands_for_a_stream(
+    run: Run,
+) -> None:
+    done = run("ledger", "export", "census", "-")
+    assert done.exit_code == ExitCode.WRONG_USE
+    assert "name one in place of -" in done.stderr
+    assert not Path("-").exists()
+
+
 def test_a_draft_as_json_has_the_checklist_in_it(run: Run, dictionary: Path) -> None:
     printed = json.loads(run("datasets", "init", str(dictionary), "--json").stdout)
     assert [set(remark) for remark in printed["lacking"]] == [{"at", "text"}] * 4

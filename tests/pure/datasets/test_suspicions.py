@@ -266,6 +266,7 @@ def test_what_is_not_declared_has_a_suspected_cause(
     ("declared", "cells", "cause"),
     [
         (("0", "1"), ["1.0", "0.0", ""], "whole numbers"), (("0", "1"), ["TRUE", "FALSE"], "truth values"),
+        (("true", "false"), ["WAHR", "FALSCH"], "truth values"), (("0", "1"), ["VRAI", "FAUX"], "truth values"),
         (("TRUE", "FALSE"), ["1", "0"], "truth values"), (("01067", "10115"), ["1067"], "leading zeros"),
         (("1067",), ["01067"], "leading zeros"), (("True", "False"), ["true"], "other letters"),
         (("1.0", "2.0"), ["1", "2"], "without the point"),
@@ -281,7 +282,7 @@ def test_spellings_of_numbers_and_truth_values_are_recognised(
     assert suspected is None if cause is None else cause in str(suspected)
 
 
-@pytest.mark.parametrize("cell", ["25'5", "-25'5", "+1'200"])
+@pytest.mark.parametrize("cell", ["25'5", "-25'5", "+1'200", "1\u202f200"])
 def test_a_decimal_point_where_commas_are_stated_has_a_cause(cell: str) -> None:
     """Points were replaced by then, and a number has a sign or none."""
     assert "decimal points where" in str(suspicions.of_no_numbers([cell]))
@@ -332,7 +333,18 @@ def test_parquet_with_texts_in_delta_encodings_is_read(ingest: Ingestion) -> Non
     assert [column.unknown for column in report.columns] == [0] * 5
 
 
-@pytest.mark.parametrize("cell", ["1.234,56", "-12.345.678,9", "1 234,5", "1'234,5"])
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "1.234,56",
+        "-12.345.678,9",
+        "1 234,5",
+        "1'234,5",
+        "1\u00a0234,5",
+        "1\u202f234,5",
+        "1’234,5",
+    ],
+)
 def test_a_decimal_comma_beside_thousands_says_what_to_do(cell: str) -> None:
     suspected = suspicions.of_no_numbers([cell])
     assert "without the signs between thousands, then decimal=," in str(suspected)

@@ -12,6 +12,7 @@ import re
 import secrets
 import shlex
 import signal
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass, replace
@@ -209,7 +210,7 @@ class Remote(Plain):
 
         Args:
             dataset: whose keys are shown with their names.
-            empty: the sentence of an empty list; by default that the key sees none.
+            empty: the sentence of an empty list; by default one for any list.
         """
         items = self.ask_all(name, request)
         names: dict[str, str] = {}
@@ -221,7 +222,9 @@ class Remote(Plain):
             for item in items
         ]
         self.output.table(
-            list(columns), rows, empty=empty or f"no {name} that this key may see"
+            list(columns),
+            rows,
+            empty=empty or f"no {name} to show: none matches, or this key sees none",
         )
         return items
 
@@ -667,11 +670,13 @@ def json_value(text: bytes, what: str) -> Any:
 
 
 def read_bytes(file: Path) -> bytes:
-    """The content of a file that the user named.
+    """The content of a file that the user named; of standard input for ``-``.
 
     Raises:
         WrongUse: the file cannot be read.
     """
+    if file == Path("-"):
+        return sys.stdin.buffer.read()
     try:
         return file.read_bytes()
     except OSError as error:
@@ -708,10 +713,13 @@ def check_new(file: Path | None) -> None:
     """Checks that a download overwrites no file; without a file, nothing is written.
 
     Raises:
-        WrongUse: the file exists, or its folder does not.
+        WrongUse: the file exists, or its folder does not; or it is ``-``, which
+            elsewhere is standard input or output.
     """
     if file is None:
         return
+    if file == Path("-"):
+        raise WrongUse("this command writes a file: name one in place of -")
     if os.path.lexists(file):
         raise exists_already(file)
     if not file.parent.is_dir():
