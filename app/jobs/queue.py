@@ -194,7 +194,22 @@ def claim(
     return None
 
 
-def _in_order(closed: Collection[str], known: Collection[str] | None) -> Select[str]:
+def first_in_order(
+    session: Session, *, most: int, closed: Collection[str] = ()
+) -> list[str]:
+    """Ids of at most ``most`` jobs in the order in which workers take them, if no
+    further job comes.
+    """
+    in_order = _in_order(closed, None, n_turns=most)
+    return list(session.scalars(in_order.limit(most)))
+
+
+def _in_order(
+    closed: Collection[str],
+    known: Collection[str] | None,
+    *,
+    n_turns: int = _CLAIMS_AT_ONCE,
+) -> Select[str]:
     """Ids of the first jobs of all submitters in the order of their claims."""
     turn = func.row_number().over(
         partition_by=JobRow.submitted_by, order_by=(JobRow.submitted_at, JobRow.id)
@@ -207,7 +222,7 @@ def _in_order(closed: Collection[str], known: Collection[str] | None) -> Select[
         queued.c.submitted_at,
         queued.c.id,
     )
-    return select(queued.c.id).where(queued.c.turn <= _CLAIMS_AT_ONCE).order_by(*order)
+    return select(queued.c.id).where(queued.c.turn <= n_turns).order_by(*order)
 
 
 def _left_at(queued: FromClause) -> ColumnElement[datetime | None]:

@@ -73,6 +73,7 @@ class _JobFacts(Answer):
     state: JobState
     reason: EndReason | str | None
     held_by: HeldBy | None
+    jobs_before: int | None
     charged: bool
     preparing: bool
     progress: float

@@ -24,7 +24,7 @@ COMPUTATIONS = (
 WRITING_FILTERS = {
     "capitalize", "cell", "clock", "covered", "entry", "few_digits", "format", "grouped", "hour", "join", "left",
     "length", "minute", "percent", "replace", "reverse", "sentence", "share", "spent", "striptags", "urlencode",
-    "verification",
+    "place", "verification",
 }  # fmt: skip
 """Filters that write a value in another way. Those that choose or compute values belong
 into Python: ``map``, ``selectattr``, ``sum``, ``max`` and their like.

@@ -281,3 +281,43 @@ def test_jobs_that_are_put_back_take_turns_like_those_that_run(
             tried += row.submitted_by
             queue.put_back(row, PutBack.NO_ROOM)
     assert tried == "ABAB"
+
+
+def _waiting(installation: Installation) -> list[str]:
+    """The jobs that wait, in the order of their places."""
+    with installation.database.read() as session:
+        return queue.first_in_order(session, most=100)
+
+
+def test_the_places_of_jobs_are_the_order_in_which_they_are_claimed(
+    installation: Installation,
+) -> None:
+    now = datetime.now(UTC)
+    _enqueue(installation, "AAC", at=now - 3 * A_MINUTE)
+    _served(installation, n_claims=3)
+    # more jobs of one submitter than a claim looks at
+    _enqueue(installation, "AAAABBBCC" + "A" * 20, at=now - A_MINUTE)
+    places = _waiting(installation)
+    assert len(places) == 29
+    served = []
+    while claimed_next := _waiting(installation):
+        served.append(claimed_next[0])
+        claim = claimed(installation)
+        assert claim.job_id == served[-1]
+        with installation.database.write() as session:
+            row = queue.leased(session, claim)
+            row.charged_at = installation.database.now(session)
+    assert served == places
+
+
+def test_a_place_counts_no_job_that_no_worker_would_take(
+    installation: Installation,
+) -> None:
+    at = datetime.now(UTC) - A_MINUTE
+    _enqueue(installation, "AAB", at=at)
+    taken = claimed(installation)
+    put_back = claimed(installation)
+    with installation.database.write() as session:
+        queue.put_back(queue.leased(session, put_back), PutBack.NO_ROOM)
+    [left] = _waiting(installation)
+    assert left not in (taken.job_id, put_back.job_id)

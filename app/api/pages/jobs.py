@@ -22,7 +22,7 @@ from app.services.pagination import PageRequest
 from app.wire.approvals import DecisionIn
 from app.wire.jobs import JobKind
 from app.wire.jobs import JobState as JobStateName
-from grovekeeper_common.job_words import HOLDS
+from grovekeeper_common.job_words import HOLDS, place_in_words
 
 job_pages = Router(prefix="/ui/jobs")
 
@@ -94,7 +94,7 @@ def show_job(visit: Visitor, job_id: str) -> Response:
         "job",
         job=job,
         names=names,
-        why_queued=HOLDS.get(job.held_by or "", "it waits for a worker"),
+        why_queued=HOLDS.get(job.held_by or "", place_in_words(job.jobs_before or 0)),
     )
 
 

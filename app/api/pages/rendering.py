@@ -30,7 +30,7 @@ from app.core import errors, limits
 from app.core.errors import NotFound, RoleMissing
 from app.services.installation import Installation
 from grovekeeper_common import odds_words, scope_words
-from grovekeeper_common.job_words import REASONS
+from grovekeeper_common.job_words import REASONS, place_in_words
 from grovekeeper_common.limit_words import limit_in_words
 from grovekeeper_common.number_words import few_digits, share_in_words
 from grovekeeper_common.time_words import hour_in_words, pace_in_words
@@ -168,6 +168,7 @@ def _environment() -> Environment:
         "hour": hour_in_words,
         "clock": _exact(words.clock),
         "verification": verification_in_words,
+        "place": place_in_words,
     }
     environment.globals |= {
         "base": base, "symbols": SYMBOLS, "odds_sentence": odds_words.sentence, "unit_of": words.unit_of,

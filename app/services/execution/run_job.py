@@ -18,12 +18,9 @@ import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import datetime
 from functools import cache, partial
 from pathlib import Path
 from typing import TypeVar
-
-from sqlalchemy.orm import Session
 
 from app.core import limits
 from app.core.errors import (
@@ -42,7 +39,7 @@ from app.jobs import queue
 from app.jobs.queue import Claim
 from app.jobs.states import EndReason, JobState, PutBack
 from app.jobs.tables import JobRow
-from app.ledger import reservations, rules
+from app.ledger import reservations
 from app.registry import models
 from app.registry.store import ArtifactLost
 from app.services.execution import finished
@@ -58,6 +55,7 @@ from app.services.execution.charge import (
 from app.services.execution.lease import CannotRun, Lease, Stopped
 from app.services.installation import Installation
 from app.services.jobs import notices
+from app.services.jobs.show_jobs import closed_datasets
 from app.services.jobs.task import JobTask, Needs, input_path
 from app.services.releases import kinds
 from app.services.releases.contract import OutputInvalid
@@ -135,7 +133,7 @@ def claim_next(installation: Installation) -> Claim | None:
     # A read first: most looks find no job, and a write transaction would take the one
     # writer of SQLite from requests.
     with database.read() as session:
-        closed = _closed(session, at=database.now(session))
+        closed = closed_datasets(session, at=database.now(session))
         if not queue.has_queued(session, closed=closed, known=known):
             if queue.has_queued(session, closed=closed):
                 _warn_of_newer_jobs()
@@ -147,7 +145,7 @@ def claim_next(installation: Installation) -> Claim | None:
             at=now,
             ttl_s=installation.settings.lease_ttl_s,
             # again: a dataset may have been frozen since the read
-            closed=_closed(session, at=now),
+            closed=closed_datasets(session, at=now),
             known=known,
         )
 
@@ -158,13 +156,6 @@ def _warn_of_newer_jobs() -> None:
     _log.warning(
         "jobs wait for a newer worker: this version does not know their kind or algorithm; upgrade this one"
     )
-
-
-def _closed(session: Session, *, at: datetime) -> frozenset[str]:
-    """Ids of the datasets whose jobs are not started: by their rules, or because they
-    were deleted.
-    """
-    return rules.closed_accounts(session, at=at) | catalog.closing_ids(session)
 
 
 def run_job(

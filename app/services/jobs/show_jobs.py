@@ -2,11 +2,14 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
+from typing import TypeVar
 
 from sqlalchemy.orm import Session
 
 from app.access import grants
 from app.access.grants import MANAGE_DATASET, SEE_JOB, TRAIN, Principal
+from app.core import limits
 from app.core.errors import JobFinished, NotFound, RoleMissing, Unauthenticated
 from app.datasets import catalog
 from app.jobs import queue
@@ -38,8 +41,17 @@ _FURTHER = (
     "id", "dataset_name", "purpose", "label", "state", "n_trees", "submitted_at",
 )  # fmt: skip
 
+Shown = TypeVar("Shown", JobOut, ListedJob)
+
 Followed = tuple[Principal, str]
 """A follower, and the id of the job."""
+
+
+def closed_datasets(session: Session, *, at: datetime) -> frozenset[str]:
+    """Ids of the datasets whose jobs are not started: by their rules, or because they
+    were deleted.
+    """
+    return rules.closed_accounts(session, at=at) | catalog.closing_ids(session)
 
 
 def show_job(installation: Installation, principal: Principal, job_id: str) -> JobOut:
@@ -47,7 +59,8 @@ def show_job(installation: Installation, principal: Principal, job_id: str) -> J
     with installation.database.read() as session:
         row = queue.job(session, job_id)
         grants.require(session, principal, row.dataset_id, SEE_JOB, kind="job")
-        return _job_out(row, _holds(installation, session, [row]))
+        out = _job_out(row, _holds(installation, session, [row]))
+        return _placed(installation, session, [out])[0]
 
 
 def list_jobs(
@@ -89,7 +102,8 @@ def list_jobs(
         shown, following = page_of(
             page, fetch, lambda job: job.id, lambda job: len(job.model_dump_json())
         )
-        return JobList(jobs=list(shown), next=following)
+        jobs = _placed(installation, session, list(shown))
+        return JobList(jobs=jobs, next=following)
 
 
 def jobs_of(
@@ -169,6 +183,26 @@ def _holds(
     return rules.holds(session, at=installation.database.now(session))
 
 
+def _placed(
+    installation: Installation, session: Session, jobs: list[Shown]
+) -> list[Shown]:
+    """Jobs with the number of jobs that workers take before each; counted only where
+    one of the jobs may be taken.
+    """
+    if all(job.state != JobState.QUEUED or job.held_by for job in jobs):
+        return jobs
+    closed = closed_datasets(session, at=installation.database.now(session))
+    most = limits.MAX_JOBS_BEFORE + 1
+    order = queue.first_in_order(session, most=most, closed=closed)
+    placed = []
+    for job in jobs:
+        if job.state == JobState.QUEUED and job.held_by is None:
+            before = order.index(job.id) if job.id in order else most
+            job = job.model_copy(update={"jobs_before": before})
+        placed.append(job)
+    return placed
+
+
 def _job_out(row: JobRow, holds: Mapping[str, HeldBy]) -> JobOut:
     """Formats a job with its cells; see :func:`job_facts`."""
     facts = job_facts(row, holds)
@@ -201,6 +235,7 @@ def job_facts(row: JobRow, holds: Mapping[str, HeldBy]) -> JsonObject:
         "dataset": row.dataset_id,
         "reason": None if is_queued else row.reason,
         "held_by": hold if is_queued else None,
+        "jobs_before": None,
         "charged": row.charged_at is not None,
         "preparing": row.state == JobState.RUNNING and row.trees_done == PREPARING,
         "progress": progress,
@@ -246,7 +281,8 @@ def look_at(
                 continue
             if _may_still_see(installation, session, follower, row):
                 visible[follower, job_id] = _job_out(row, holds)
-        return visible
+        placed = _placed(installation, session, list(visible.values()))
+        return dict(zip(visible, placed, strict=True))
 
 
 def _may_still_see(

@@ -41,3 +41,15 @@ HOLDS: Mapping[str, str] = {
     ),
 }
 """Why a queued job is not started, for people, by the ``held_by`` of the job."""
+
+MAX_COUNTED = 100
+
+
+def place_in_words(jobs_before: int) -> str:
+    """How many jobs workers take before a queued job."""
+    if jobs_before == 0:
+        return "workers take it next"
+    if jobs_before > MAX_COUNTED:
+        return f"more than {MAX_COUNTED} jobs wait before it"
+    jobs, wait = ("job", "waits") if jobs_before == 1 else ("jobs", "wait")
+    return f"{jobs_before} {jobs} {wait} before it"

@@ -136,6 +136,7 @@ JOB = {
     "state": "succeeded",
     "reason": None,
     "held_by": None,
+    "jobs_before": None,
     "charged": True,
     "progress": 1.0,
     "preparing": False,

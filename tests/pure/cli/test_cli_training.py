@@ -772,3 +772,18 @@ def test_intervals_are_named_by_what_they_cover(run: Run) -> None:
     shown = run("evaluations", "show", "ev_1").stdout
     assert "95 % interval, evaluated rows" in shown
     assert "90 % interval, other rows like them" in shown
+
+
+def test_a_queued_job_says_how_many_wait_before_it(run: Run, service: Any) -> None:
+    _, job = service.answers["GET", "/jobs/jb_1"]
+    for jobs_before, words in (
+        (0, "workers take it next"),
+        (1, "1 job waits before it"),
+        (100, "100 jobs wait before it"),
+        (101, "more than 100 jobs wait before it"),
+    ):
+        queued = job | {"state": "queued", "jobs_before": jobs_before}
+        service.answers["GET", "/jobs/jb_1"] = (200, queued)
+        assert words in run("jobs", "show", "jb_1").stdout
+    service.answers["GET", "/jobs/jb_1"] = (200, job)
+    assert "before it" not in run("jobs", "show", "jb_1").stdout

@@ -21,7 +21,7 @@ from grovekeeper_client.cli.output import GIVEN_EARLIER, Output, amount
 from grovekeeper_client.cli.problems import ExitCode
 from grovekeeper_client.errors import FINISHED, ApiProblem, Unreachable, unfinished
 from grovekeeper_common import scope_words
-from grovekeeper_common.job_words import HOLDS, REASONS
+from grovekeeper_common.job_words import HOLDS, REASONS, place_in_words
 from grovekeeper_common.json_types import JsonMapping, JsonObject
 from grovekeeper_common.limit_words import limit_in_words
 from grovekeeper_common.recovered_shares import needed_epsilon
@@ -95,6 +95,9 @@ def show(
             "state": f"{job['state']}, preparing this machine, once"
             if job["preparing"]
             else job["state"],
+            "queue": None
+            if job["jobs_before"] is None
+            else place_in_words(job["jobs_before"]),
             "held": HOLDS.get(job["held_by"], job["held_by"]),
             "reason": REASONS.get(job["reason"], job["reason"]),
             "kind": job["kind"],
