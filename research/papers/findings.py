@@ -40,7 +40,9 @@ holds if all of them decide for it, and does not hold if one decides against it 
 sentence states their mean as well, that mean decides. Where cases are counted ("above in 7 of 21") and the sentence
 says neither "all", "always", "level" nor "in some cases", more than half must decide for it, or half against it. "On
 par" means: not significantly less accurate over datasets, which few datasets make likely. "Level" of several cases
-means: each significantly above minus two points, and none significantly below zero."""
+means: each significantly above minus two points, and none significantly below zero. "In some cases" needs one case that
+decides for it at 0.05 over their number. Where so many points "count as little", or as "stable", each mean must be
+within them, and one significantly beyond them refutes."""
 """How pages judge sentences of the papers."""
 
 LITTLE = 2.0

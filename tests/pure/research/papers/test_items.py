@@ -126,6 +126,29 @@ def test_the_depth_of_song_is_set_for_two_forests() -> None:
     }
 
 
+def test_the_sizes_of_song_are_those_of_our_runs_but_for_the_named_figures() -> None:
+    """Their table 2 has 2 to 4 layers of 15, 20 or 30 trees."""
+    tasks = {
+        name: ablations.ABLATIONS[name].tasks
+        for name in ("song-figure-2", "song-figure-4", "song-figure-5")
+    }
+    tasks["bms-3"] = [
+        cell.plain for cell in printed_tables.rows("bms-3") if cell.plain is not None
+    ]
+    layers, trees = set(), set()
+    for name, of_name in tasks.items():
+        for task in of_name:
+            if task.slug == "bms-rf-plain":
+                planned = catalogue.plan(task.slug, task.parameters).parameters
+                n_layers = int(planned["n_layers"])
+                if n_layers not in (2, 3, 4):
+                    layers.add(name)
+                if int(planned["n_estimators"]) / n_layers not in (15, 20, 30):
+                    trees.add(name)
+    assert layers == {"song-figure-2"}
+    assert trees == {"song-figure-4", "song-figure-5"}
+
+
 def test_every_item_is_counted_once_and_has_a_place_or_a_reason() -> None:
     named = [(item.paper, item.item) for item in items.items()]
     assert len(set(named)) == len(named)
