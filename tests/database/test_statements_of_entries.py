@@ -13,7 +13,7 @@ from app.core import stamps
 from app.core.errors import QuotaExceeded
 from app.ledger import accounts, kept_states, populations, rules, statements, tables
 from app.ledger import reservations as ledger
-from app.ledger.statements import DeltaBalance, EntryFilter, Spent
+from app.ledger.statements import Balance, DeltaBalance, EntryFilter, Spent
 from app.ledger.tables import Entry, EntryKind
 from app.services.installation import Installation
 from grovekeeper_forests.privacy.partitions import (
@@ -394,3 +394,18 @@ def test_what_pays_for_no_job_of_a_unit_is_named_as_nothing(session: Session) ->
         for name in ("ds_999", "ds_1000")
     ]
     assert largest == ["0", "0.000001"]
+
+
+@pytest.mark.parametrize(("room", "fits"), [(2, "0"), (3, "0.000000003")])
+def test_no_amount_below_the_smallest_price_of_a_job_fits(room: int, fits: str) -> None:
+    facts = {"account_id": "ds_a", "name": "a", "accountant": "pure", "delta": None}
+    spent = {"cap": 9, "charged": 9 - room, "reserved": 0, "room": room}
+    balance = Balance(
+        **facts,  # type: ignore[arg-type]
+        **spent,
+        tightest_cell={},
+        is_exact=True,
+        limited_by="cap",
+        least_price=3,
+    )
+    assert balance.largest_that_fits == fits

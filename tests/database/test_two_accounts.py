@@ -170,6 +170,18 @@ def test_freezing_either_dataset_holds_a_job_back_before_its_claim_and_before_it
 
 
 @pytest.mark.parametrize("which", ["first", "second"])
+def test_a_job_on_a_frozen_dataset_is_refused_whatever_the_rules_of_the_other_are(
+    pair: Pair, which: str
+) -> None:
+    for scene in (pair.first, pair.second):
+        is_frozen = scene is getattr(pair, which)
+        set_rules(scene, largest_job="5", frozen=is_frozen)
+    with pytest.raises(Frozen) as refused:
+        pair.submit(key="k")
+    assert refused.value.dataset == getattr(pair, which).dataset_id
+
+
+@pytest.mark.parametrize("which", ["first", "second"])
 @pytest.mark.parametrize("is_charged", [False, True])
 def test_an_upload_of_either_dataset_counts_as_read(
     pair: Pair, which: str, is_charged: bool

@@ -150,6 +150,47 @@ def test_epochs_are_read_in_the_order_of_files(tmp_path, ingest):
     assert rows.features.n_rows == rows.y.size == len(rows.row_ids) == 5
 
 
+def test_every_file_of_a_long_list_is_read(ingest):
+    ingest(NUMBERED)
+    files = [ingest.destination] * 20
+    selection = Selection(SCHEMA, ingest.partitions, WHOLE)
+    codes = CodeRequest(quantile_bins.public_grid(SCHEMA, Grid.COARSE))
+    ages = private_rows.read(files, selection).features.columns[0]
+    assert ages.tolist() == [index % 120 for index in range(200)] * 20
+    assert private_rows.read(files, selection, codes=codes).y.size == 4_000
+    blocks = private_rows.read_columns(files, selection, ["age"])
+    np.testing.assert_array_equal(
+        np.concatenate([block.columns["age"] for block in blocks]), ages
+    )
+
+
+def test_rows_are_read_by_the_thread_that_asks_and_one_that_began_before(
+    ingest, monkeypatch
+):
+    """A machine may start no further thread for a job that is paid."""
+    ingest(NUMBERED)
+    read, honest, n_threads = [], pq.ParquetFile.read_row_group, pa.io_thread_count()
+
+    def noted(file, group, **named):
+        read.append(named["use_threads"])
+        return honest(file, group, **named)
+
+    monkeypatch.setattr(pq.ParquetFile, "read_row_group", noted)
+    try:
+        private_rows.start_reading()
+        assert pa.io_thread_count() == 1
+    finally:
+        pa.set_io_thread_count(n_threads)
+    assert read == [False]
+    selection = Selection(SCHEMA, ingest.partitions, WHOLE)
+    codes = CodeRequest(quantile_bins.public_grid(SCHEMA, Grid.COARSE))
+    private_rows.read([ingest.destination], selection)
+    private_rows.read([ingest.destination], selection, codes=codes)
+    list(private_rows.read_columns([ingest.destination], selection, ["age"]))
+    assert not any(read)
+    assert len(read) == 1 + 1 + len(SCHEMA.features) + 1 + 1
+
+
 @pytest.mark.parametrize("cells", [[4], [-1], [0, 99]])
 def test_a_cell_that_was_not_declared_is_refused(ingest, cells):
     ingest(NUMBERED)

@@ -54,6 +54,15 @@ def test_shards_have_the_rows_of_the_scope_once(
     assert len(parts) == n_shards
 
 
+def test_an_upload_of_many_shards_has_each_row_in_one(ingest: Ingestion) -> None:
+    ingest(BODY)
+    store_table(stored_table(ingest.destination), ingest.destination, group_rows=10)
+    parts = [read(ingest, shard) for shard in shards(ingest, 1)]
+    assert len(parts) == 30
+    ids = np.concatenate([part.ids for part in parts])
+    np.testing.assert_array_equal(ids, ingest.read([1, 3]).row_ids)
+
+
 def test_an_upload_without_rows_is_one_shard(ingest: Ingestion) -> None:
     store(ingest, HEADER)
     [shard] = shards(ingest, 100)

@@ -6,8 +6,9 @@ from fractions import Fraction
 
 import pytest
 
-from grovekeeper_forests import catalogue
+from grovekeeper_forests import catalogue, expected_accuracy
 from grovekeeper_forests.contract.plan import Plan
+from grovekeeper_forests.data.schema import Label
 from grovekeeper_forests.errors import ParameterInvalid
 from grovekeeper_forests.privacy.calibration import Terms
 from grovekeeper_forests.releases.forest.price import PlanRequest, plan
@@ -80,3 +81,49 @@ def test_without_a_public_size_auto_assumes_a_small_table() -> None:
     settled = planned("auto", "gdp", size=None)
     assert settled.algorithm == "nbrt"
     assert any("public size" in warning for warning in settled.warnings)
+
+
+def test_a_quote_says_why_auto_chose_an_algorithm() -> None:
+    best = "the most accurate algorithm of this service on"
+    assert [catalogue.AUTO.reason(slug) for slug in ("rpf", "nbrt")] == [
+        f"auto chose rpf, {best} pure accounts (δ = 0)",
+        f"auto chose nbrt, {best} accounts with a δ",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("slug", "accountant", "of_classes"),
+    [
+        ("rpf", "pure", {"calibration"}),
+        ("nbrt", "gdp", {"start"}),
+        ("mrf", "pure", set()),
+    ],
+)
+def test_parameters_of_classes_alone_are_not_shown_beside_a_number(
+    slug: str, accountant: str, of_classes: set[str]
+) -> None:
+    settled = planned(slug, accountant)
+    number = Label("days", bounds=(0.0, 9.0))
+    assert catalogue.shown_parameters(settled, SCHEMA.label) == settled.parameters
+    assert catalogue.shown_parameters(settled, number) == {
+        name: value
+        for name, value in settled.parameters.items()
+        if name not in of_classes
+    }
+    assert of_classes <= settled.parameters.keys()
+
+
+def test_a_model_of_no_known_label_offers_every_read_out() -> None:
+    offered = catalogue.read_outs("rdt-mv")
+    assert offered == catalogue.read_outs("rdt-mv", SCHEMA.label)
+    assert offered == catalogue.algorithm("rdt-mv").read_outs
+    assert catalogue.read_outs("rpf", Label("days", bounds=(0.0, 9.0))) == ("number",)
+
+
+def test_every_entry_has_what_its_algorithm_says_of_itself() -> None:
+    listed = (catalogue.AUTO, *catalogue.BY_SLUG.values())
+    for entry, algorithm in zip(catalogue.algorithms(), listed, strict=True):
+        accuracy = expected_accuracy.at_epsilon_one(algorithm.slug)
+        assert entry["about"] == {**vars(algorithm.about), "accuracy": accuracy}
+        assert entry["read_outs"] == list(algorithm.read_outs)
+    assert max(len(entry["read_outs"]) for entry in catalogue.algorithms()) > 1

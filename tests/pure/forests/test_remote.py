@@ -166,6 +166,12 @@ def test_a_value_of_another_class_is_not_sent() -> None:
         remote.dumps(Question((), Call("sums", (object(),))))
 
 
+def test_an_object_of_another_class_with_members_is_not_sent() -> None:
+    """Say, rows that were read."""
+    with pytest.raises(TypeError):
+        remote.dumps(Question((), Call("sums", (SCHEMA.label,))))
+
+
 def test_sums_travel_as_64_bit_integers() -> None:
     largest = np.array([2**63 - 1, -(2**63)], dtype=np.int64)
     received = remote.loads(remote.dumps(largest))

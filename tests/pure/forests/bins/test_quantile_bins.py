@@ -311,6 +311,19 @@ def test_event_costs_what_was_asked() -> None:
         assert 0 <= epsilon - loss < Fraction(2 * selections, 2**32)
 
 
+def test_an_event_states_every_median_and_the_most_candidates_of_one() -> None:
+    event = quantile_bins.event(MIXED, Fraction(1), size=0)
+    median, _ = quantile_bins.medians_of(event)
+    cells = [quantile_bins.n_cells(MIXED.features[index]) for index in (2, 3, 7)]
+    assert median.max_candidates == max(cells) - 1 > max(cells[0], cells[2])
+    [features] = event.parts  # type: ignore[union-attr]
+    levels = [level.event.parts for level in features.event.parts]
+    assert [[(part.times, part.event) for part in level] for level in levels] == [
+        [(n_intervals, median)] for n_intervals in (1, 2, 4, 8)
+    ]
+    assert features.times == 3
+
+
 def test_too_small_a_budget_is_refused() -> None:
     with pytest.raises(ParameterInvalid):
         quantile_bins.event(MIXED, Fraction(1, 2**31), size=0)

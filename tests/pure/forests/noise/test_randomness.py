@@ -20,6 +20,7 @@ from grovekeeper_forests.noise.randomness import (
     Keystream,
     SystemRandomness,
     Tape,
+    _require_utilities,
 )
 from tests.privacy.laws import PseudoWords, assert_law
 
@@ -222,6 +223,12 @@ def test_an_inverse_scale_that_integers_cannot_hold_is_refused(
 def test_utilities_of_another_form_are_refused(utilities: np.ndarray) -> None:
     with pytest.raises(ValueError, match="int64 vector"):
         SystemRandomness().permute_and_flip(utilities, inverse_scale=Fraction(1))
+
+
+def test_more_candidates_than_a_uniform_draw_has_outcomes_are_refused() -> None:
+    many = np.broadcast_to(np.int64(0), (2**32 + 1,))  # of one number in memory
+    with pytest.raises(ValueError, match="int64 vector"):
+        _require_utilities(many)
 
 
 def test_impossible_arguments_are_refused() -> None:

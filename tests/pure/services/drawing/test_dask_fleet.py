@@ -5,7 +5,9 @@ and receipts without rows.
 import asyncio
 import importlib.metadata
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,12 +15,19 @@ import dask
 import numpy as np
 import pytest
 from distributed import Client, SpecCluster
+from distributed.security import Security
 
-from app.core.dask_cluster import CONFIG
+from app.core.dask_cluster import CONFIG, DaskCluster
+from app.core.files import StoredFile
 from app.core.object_store import ObjectStore
 from app.datasets import private_rows
 from app.services.drawing import dask_fleet, shard_tasks
-from app.services.drawing.dask_fleet import ClusterFailed, Connection, DaskFleet
+from app.services.drawing.dask_fleet import (
+    ClusterFailed,
+    Connection,
+    DaskFleet,
+    WorkerUnfit,
+)
 from app.worker.dask_process import QuietScheduler, RowsKept
 from grovekeeper_forests import remote
 from grovekeeper_forests.releases.forest.draw import grow
@@ -110,6 +119,27 @@ def test_a_name_without_a_store_fails(connection: Connection, tmp_path: Path) ->
         )
 
 
+def test_every_file_of_a_part_is_divided_or_the_job_fails(
+    connection: Connection, tmp_path: Path
+) -> None:
+    part, codes = stored_part(tmp_path), codes_of(plan(REQUESTS["mrf"], SCHEMA))
+    missing = replace(part, row_files=(*part.row_files, tmp_path / "missing.parquet"))
+    with pytest.raises(ClusterFailed):
+        connection.rows(missing, codes, keep_unlabelled=False)
+
+
+def test_a_cluster_whose_last_worker_has_just_ended_fails_the_job(
+    connection: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def no_workers(_: Client) -> dict[str, int]:
+        return {}
+
+    monkeypatch.setattr(Client, "nthreads", no_workers)
+    part, codes = stored_part(tmp_path), codes_of(plan(REQUESTS["mrf"], SCHEMA))
+    with pytest.raises(ClusterFailed):
+        connection.rows(part, codes, keep_unlabelled=False)
+
+
 def test_workers_drop_the_rows_when_the_connection_ends(
     connection: Connection, tmp_path: Path
 ) -> None:
@@ -182,6 +212,22 @@ def test_a_worker_looks_at_every_file_of_a_job(
     )
 
 
+def test_a_worker_reads_of_a_file_before_it_says_that_it_can(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A store may find a file that it then does not give away."""
+
+    class Withheld(BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            if size:
+                raise OSError
+            return b""
+
+    monkeypatch.setattr(StoredFile, "open", lambda _: Withheld())
+    looked = asyncio.run(shard_tasks.look(remote.dumps(("/rows",))))
+    assert looked == shard_tasks.FAILED
+
+
 def test_a_worker_says_the_version_that_it_loaded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -194,3 +240,69 @@ def test_a_worker_says_the_version_that_it_loaded(
     )
     assert importlib.metadata.version("grovekeeper") == "99"
     assert asyncio.run(shard_tasks.look(remote.dumps(()))) == before
+
+
+class AnsweringClient:
+    """A client of a scheduler whose workers give some answers."""
+
+    answers: dict[str, object]
+    asked: list[object]
+
+    def __init__(self, scheduler: str, *, security: Security) -> None:
+        self.asked += [scheduler, security.require_encryption, security.tls_ca_file]
+
+    def __enter__(self) -> "AnsweringClient":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.asked.append("closed")
+
+    def wait_for_workers(self, n_workers: int) -> None:
+        self.asked.append(n_workers)
+
+    def run(self, task: object, files: bytes, *, on_error: str) -> dict[str, object]:
+        self.asked += [task, remote.loads(files), on_error]
+        return self.answers
+
+
+@pytest.fixture
+def answering(monkeypatch: pytest.MonkeyPatch) -> type[AnsweringClient]:
+    monkeypatch.setattr(dask_fleet, "Client", AnsweringClient)
+    AnsweringClient.asked = []
+    return AnsweringClient
+
+
+BEYOND = DaskCluster(
+    "tls://10.0.0.5:8786", Path("ca.pem"), Path("cert.pem"), Path("key.pem"), 60
+)
+
+
+@pytest.mark.parametrize("unfit", [(), ("a",), ("c",), ("b", "c"), ("a", "b", "c")])
+def test_a_job_needs_every_worker_and_the_log_names_those_that_are_unfit(
+    answering: type[AnsweringClient],
+    caplog: pytest.LogCaptureFixture,
+    unfit: tuple[str, ...],
+) -> None:
+    fit = shard_tasks.ANSWER + shard_tasks.VERSION
+    answering.answers = dict.fromkeys("cab", fit) | dict.fromkeys(unfit, OSError())
+    with pytest.raises(WorkerUnfit) if unfit else nullcontext():
+        dask_fleet.require_workers(BEYOND, iter(["one", "other"]))
+    assert [record.dask_workers for record in caplog.records] == (  # type: ignore[attr-defined]
+        [list(unfit)] if unfit else []
+    )
+    assert answering.asked == [
+        *(BEYOND.scheduler, True, "ca.pem", 1),
+        *(shard_tasks.look, ("one", "other"), "return", "closed"),
+    ]
+
+
+def test_a_job_shows_its_certificate_to_the_scheduler_and_has_keys_of_its_own(
+    answering: type[AnsweringClient],
+) -> None:
+    with Connection.to(BEYOND, "jb_1") as connection:
+        assert (connection.deadline_s, connection.job_id) == (60, "jb_1")
+        assert isinstance(connection.client, answering)
+    assert answering.asked == [BEYOND.scheduler, True, "ca.pem", "closed"]

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from app.core.sealed_files import DataKey
-from app.datasets import private_rows
+from app.datasets import private_rows, row_layout
 from app.services.drawing import perform as service
 from app.services.jobs.task import JobTask, PartRows, input_path
 from grovekeeper_common import durable_files
 from grovekeeper_forests import catalogue
-from grovekeeper_forests.data.schema import Schema
+from grovekeeper_forests.data.schema import Label, Schema
 from grovekeeper_forests.privacy.calibration import Terms
 from grovekeeper_forests.privacy.events import Adjacency
 from grovekeeper_forests.privacy.scope import Scope
@@ -180,3 +180,36 @@ def test_profiles_and_evaluations_count_the_labelled_rows_of_their_scope(
     )
     [confusion] = Evaluation.from_json(json.loads(evaluated)).tables.values()
     assert confusion.reshape(2, 2).sum(axis=1).tolist() == expected
+
+
+class AskedReader:
+    """Answers with what it is asked for."""
+
+    def rows(self, *asked: Any, **named: Any) -> Any:
+        return "codes", *asked, named
+
+    def columns(self, *asked: Any, **named: Any) -> Any:
+        return "columns", *asked, named
+
+
+def test_each_part_of_a_job_is_read_by_itself(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its files, its label, and rows without it where they are asked for."""
+    another, kept = Label("ill", ("no", "yes")), {"keep_unlabelled": True}
+    schema = replace(SCHEMA, label=another, further_labels=(SCHEMA.label,)).to_json()
+    first = replace(LABELLED, schema=SCHEMA.to_json(), scope=Scope({}))
+    second = replace(first, schema=schema, row_files=(Path("other"),), label="income")
+    task = JobTask("train", "jb_1", tmp_path, {}, 0, (first, second), {})
+    job = service.ChargedJob(task, {}, {}, Noiseless(), int, AskedReader())
+    monkeypatch.setattr(private_rows, "read", lambda *asked: asked)
+
+    for part, rows in enumerate(task.parts):
+        assert job.schema(part).to_json() == SCHEMA.to_json()
+        files, selection = job.values(part, **kept)
+        assert files == rows.files
+        assert selection.schema.to_json() == SCHEMA.to_json()
+        assert selection.columns == []
+        assert selection.label_column == row_layout.label_column(part)
+        assert job.codes("asked", part, **kept) == ("codes", rows, "asked", kept)
+        assert job.columns("asked", part, **kept) == ("columns", rows, "asked", kept)
