@@ -4,6 +4,7 @@ machine, or nothing.
 
 from pathlib import Path
 
+import dask
 import pytest
 
 from app.core.dask_cluster import DaskCluster
@@ -62,6 +63,19 @@ def test_tls_encrypts_and_shows_a_certificate_in_every_role(
         assert [of_role[name] for name in ("ca_file", "cert", "key")] == list(
             certificates.values()
         )
+
+
+@pytest.mark.parametrize("required", [False, True])
+def test_what_a_machine_configures_for_dask_decides_about_no_encryption(
+    required: bool, certificates: dict[str, str]
+) -> None:
+    here = cluster("tcp://127.0.0.1:8786")
+    beyond = cluster("tls://10.0.0.5:8786", **certificates)
+    assert here is not None
+    assert beyond is not None
+    with dask.config.set({"distributed.comm.require-encryption": required}):
+        assert not security_of(here).require_encryption
+        assert security_of(beyond).require_encryption
 
 
 @pytest.mark.parametrize("variable", FILES)

@@ -3,6 +3,7 @@ absence would reveal a label.
 """
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -11,8 +12,10 @@ from typing import Any
 
 import pytest
 
+from app.core.dask_cluster import DaskCluster
 from app.core.sealed_files import DataKey
 from app.datasets import private_rows, row_layout
+from app.services.drawing import dask_fleet
 from app.services.drawing import perform as service
 from app.services.jobs.task import JobTask, PartRows, input_path
 from grovekeeper_common import durable_files
@@ -196,20 +199,38 @@ def test_each_part_of_a_job_is_read_by_itself(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Its files, its label, and rows without it where they are asked for."""
-    another, kept = Label("ill", ("no", "yes")), {"keep_unlabelled": True}
-    schema = replace(SCHEMA, label=another, further_labels=(SCHEMA.label,)).to_json()
-    first = replace(LABELLED, schema=SCHEMA.to_json(), scope=Scope({}))
-    second = replace(first, schema=schema, row_files=(Path("other"),), label="income")
+    ill, kept = Label("ill", ("no", "yes")), {"keep_unlabelled": True}
+    declared = replace(SCHEMA, further_labels=(ill,)).to_json()
+    first = replace(LABELLED, schema=declared, scope=Scope({}), label="income")
+    second = replace(first, row_files=(Path("other"),), label="ill")
     task = JobTask("train", "jb_1", tmp_path, {}, 0, (first, second), {})
     job = service.ChargedJob(task, {}, {}, Noiseless(), int, AskedReader())
     monkeypatch.setattr(private_rows, "read", lambda *asked: asked)
 
-    for part, rows in enumerate(task.parts):
-        assert job.schema(part).to_json() == SCHEMA.to_json()
+    for part, (rows, label) in enumerate([(first, SCHEMA.label), (second, ill)]):
+        assert job.schema(part).labels == (label,)
         files, selection = job.values(part, **kept)
         assert files == rows.files
-        assert selection.schema.to_json() == SCHEMA.to_json()
-        assert selection.columns == []
+        assert (selection.schema.labels, selection.columns) == ((label,), [])
         assert selection.label_column == row_layout.label_column(part)
         assert job.codes("asked", part, **kept) == ("codes", rows, "asked", kept)
         assert job.columns("asked", part, **kept) == ("columns", rows, "asked", kept)
+
+
+def test_a_cluster_is_asked_for_the_rows_of_the_job_that_names_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    cluster = DaskCluster("tcp://127.0.0.1:8786", None, None, None, 60)
+    seen, reader = list[Any](), AskedReader()
+
+    def connected(*asked: Any) -> Any:
+        seen.append(asked)
+        return nullcontext(reader)
+
+    monkeypatch.setattr(dask_fleet.Connection, "to", connected)
+    draw = {"train": lambda job: seen.append(job.reader) or b"drawn"}
+    monkeypatch.setattr(service, "DRAW", draw)
+    task = JobTask("train", "jb_1", tmp_path, {}, 0, (LABELLED,), {}, cluster)
+    service.perform(task, on_tree_done=int)
+    assert seen == [(cluster, "jb_1"), reader]
+    assert task.output_path.read_bytes() == b"drawn"
