@@ -12,6 +12,7 @@ import pytest
 
 from grovekeeper_forests import catalogue
 from grovekeeper_forests import limits as forest_limits
+from grovekeeper_forests.bins import noisy_counts
 from grovekeeper_forests.contract.plan import Plan, PlanInvalid
 from grovekeeper_forests.data.schema import Schema
 from grovekeeper_forests.errors import (
@@ -426,6 +427,13 @@ def test_an_event_above_the_amount_is_never_planned(
     twice = {"type": "sequential/1", "parts": [{"times": 2, "event": stored["event"]}]}
     with pytest.raises(PlanInvalid):
         read_priced({**stored, "event": twice}, wide())
+
+
+def test_no_draw_has_less_noise_than_that_of_the_largest_scale() -> None:
+    largest = noisy_counts.LARGEST_INVERSE_SCALE
+    assert noisy_counts.draw_scale(largest, 1) == largest
+    assert noisy_counts.draw_scale(5 * largest, 2) == largest
+    assert noisy_counts.draw_scale(largest, 2) == largest / 2
 
 
 def test_a_stored_plan_for_two_datasets_is_read_and_priced_as_a_whole() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from grovekeeper_forests import limits
+from grovekeeper_forests.algorithms.literature import medians
 from grovekeeper_forests.contract.plan import Forest
 from grovekeeper_forests.data.coded_rows import CodedPart
 from grovekeeper_forests.data.encoding import Encoding
@@ -17,6 +18,7 @@ from grovekeeper_forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from grovekeeper_forests.data.schema import Schema
 from grovekeeper_forests.noise.randomness import SystemRandomness
 from grovekeeper_forests.privacy.calibration import Terms
+from grovekeeper_forests.privacy.events import PermuteAndFlip
 from grovekeeper_forests.releases.forest import read as released_forest
 from grovekeeper_forests.releases.forest.draw import grow
 from grovekeeper_forests.releases.forest.predictor import Predictor
@@ -264,6 +266,36 @@ def test_without_noise_medians_divide_rows_evenly() -> None:
     sides = forest.arrays["counts"].sum(axis=2)[by_height]
 
     assert np.all(np.abs(sides[:, 0] - N_ROWS / 2) < 0.05 * N_ROWS)
+
+
+def test_exact_medians_are_those_of_every_block_of_features(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    encoding, table = Encoding.of(SCHEMA, 8), rows()
+    part = CodedPart(encoding, encoding.encode(table.features), table.y, None)
+    unlabelled = LocalHistograms(part, Assignment(), has_labels=False).of_tree(0)
+    whole = medians.exact_evenness(unlabelled, encoding, n_nodes=1)
+    for cells in (1, 20, 40):
+        monkeypatch.setattr(tree_parameters, "BLOCK_CELLS", cells)
+        by_block = medians.exact_evenness(unlabelled, encoding, n_nodes=1)
+        np.testing.assert_equal(by_block, whole)
+    assert whole[1].tolist() == [N_ROWS]
+
+
+@pytest.mark.parametrize(
+    ("selection", "n_selections"), [("joint", 1), ("two_stage", 2)]
+)
+def test_a_node_has_its_selection_or_two_of_them_in_sequence(
+    selection: str, n_selections: int
+) -> None:
+    asked = {"n_estimators": 1, "max_depth": 1, "selection": selection}
+    event = plan(PlanRequest("mrf", asked, Terms(Fraction(1)), N_ROWS), SCHEMA).event
+    level = event.parts[0].event.parts[0].event  # type: ignore[union-attr]
+    node = level.parts[0].event
+    if n_selections > 1:
+        assert [part.times for part in node.parts] == [1] * n_selections
+        node = node.parts[0].event
+    assert isinstance(node, PermuteAndFlip)
 
 
 def test_miscount_is_what_the_majority_leaves_out() -> None:

@@ -17,11 +17,17 @@ from safetensors import numpy as tensors
 
 from grovekeeper_forests import catalogue
 from grovekeeper_forests.algorithms.rpf import price
+from grovekeeper_forests.algorithms.rpf.grow import split_utilities
 from grovekeeper_forests.algorithms.rpf.price import PathScales, Stage, events_of
 from grovekeeper_forests.algorithms.rpf.read import UNREACHED, reached_leaves
+from grovekeeper_forests.algorithms.rpf.reweighted_rows import (
+    LocalReweightedRows,
+    ReweightedRows,
+)
 from grovekeeper_forests.bins import quantile_bins
 from grovekeeper_forests.contract.plan import Forest, PlanInvalid
-from grovekeeper_forests.data.encoding import NO_SPLIT
+from grovekeeper_forests.data.coded_rows import CodedPart, RowParts
+from grovekeeper_forests.data.encoding import NO_SPLIT, Encoding
 from grovekeeper_forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from grovekeeper_forests.data.schema import Schema
 from grovekeeper_forests.errors import ParameterInvalid
@@ -42,6 +48,7 @@ from grovekeeper_forests.releases.forest.draw import grow
 from grovekeeper_forests.releases.forest.predictor import Predictor
 from grovekeeper_forests.releases.forest.price import PlanRequest, plan
 from grovekeeper_forests.releases.forest.read import ArtifactInvalid
+from grovekeeper_forests.trees import tree_parameters
 from grovekeeper_verifier import events as verifier
 from tests.support.reweighted import SCHEMA, planned, rows
 from tests.support.schemas import schema_of
@@ -220,6 +227,19 @@ def test_later_trees_correct_the_earlier_ones() -> None:
 
     assert accuracy(1) < 0.85
     assert accuracy(6) > 0.95
+
+
+def test_blocks_of_columns_change_no_utility(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of a stop, too, which is counted by the codes of a block's first column."""
+    encoding, table = Encoding.of(SCHEMA, 8), rows()
+    part = CodedPart(encoding, encoding.encode(table.features), table.y, None)
+    held = ReweightedRows(RowParts([LocalReweightedRows.of(part)]))
+    whole = split_utilities(held, encoding, np.zeros(1, dtype=np.int32))
+    for cells in (1, 20, 40):
+        monkeypatch.setattr(tree_parameters, "BLOCK_CELLS", cells)
+        by_block = split_utilities(held, encoding, np.zeros(1, dtype=np.int32))
+        np.testing.assert_equal(by_block, whole)
+    assert len(set(encoding.n_codes)) == len(encoding.n_codes)
 
 
 def test_progress_is_reported_once_per_tree() -> None:
