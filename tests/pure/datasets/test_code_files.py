@@ -13,6 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from app.core import limits
+from app.core.files import StoredFile
+from app.core.object_store import ObjectStore
 from app.core.sealed_files import DataKey, SealBroken, SealedFile, Writer
 from app.datasets import code_files, erasure, private_rows, row_files
 from app.datasets.private_rows import Selection
@@ -122,6 +124,19 @@ def test_a_machine_that_reads_a_shard_stores_no_codes(ingest):
         private_rows.read_shard(shard, selection, codes=CodeRequest(GRID))
         assert stored(ingest) == []
     assert len(shards) == 3
+
+
+def test_rows_that_are_not_on_this_machine_have_no_stored_codes(ingest, tmp_path):
+    ingest(BODY)
+    store = ObjectStore(f"file://{tmp_path / 'bucket'}", tmp_path / "reader")
+    name = ingest.destination.file.name
+    with store.new(name, existing="refuse") as file:
+        file.write(path_of(ingest.destination).read_bytes())
+    elsewhere = dataclasses.replace(ingest.destination, file=StoredFile(store, name))
+    selection = Selection(SCHEMA, ingest.partitions, WHOLE)
+    rows = private_rows.read([elsewhere], selection, codes=CodeRequest(GRID))
+    assert stored(ingest) == []
+    np.testing.assert_array_equal(codes(rows), codes(read(ingest)))
 
 
 def test_the_rows_of_every_upload_are_coded(ingest):

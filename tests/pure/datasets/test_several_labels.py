@@ -111,6 +111,17 @@ def test_a_job_that_names_one_label_cannot_read_another(ingest: Ingestion) -> No
     assert set(block.columns) == {"back", "ill", "los_days"}
 
 
+def test_each_of_several_labels_is_read_from_its_own_column(ingest: Ingestion) -> None:
+    every = Selection(SCHEMA, ingest.partitions, WHOLE, keep_unlabelled=True)
+    names = ["ill", "back", "los_days"]
+    (block,) = private_rows.read_columns([ingest.destination], every, names)
+    assert [block.columns[name].tolist() for name in names] == [
+        [1, 0, -1, 0],
+        [0, -1, 1, 1],
+        [0, 1, -1, 1],
+    ]
+
+
 @pytest.mark.parametrize(
     "other",
     [
