@@ -399,10 +399,12 @@ def test_what_pays_for_no_job_of_a_unit_is_named_as_nothing(session: Session) ->
 @pytest.mark.parametrize(("room", "fits"), [(2, "0"), (3, "0.000000003")])
 def test_no_amount_below_the_smallest_price_of_a_job_fits(room: int, fits: str) -> None:
     facts = {"account_id": "ds_a", "name": "a", "accountant": "pure", "delta": None}
-    spent = {"cap": 9, "charged": 9 - room, "reserved": 0, "room": room}
     balance = Balance(
         **facts,  # type: ignore[arg-type]
-        **spent,
+        cap=9,
+        charged=9 - room,
+        reserved=0,
+        room=room,
         tightest_cell={},
         is_exact=True,
         limited_by="cap",

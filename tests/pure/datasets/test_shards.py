@@ -60,7 +60,8 @@ def test_an_upload_of_many_shards_has_each_row_in_one(ingest: Ingestion) -> None
     parts = [read(ingest, shard) for shard in shards(ingest, 1)]
     assert len(parts) == 30
     ids = np.concatenate([part.ids for part in parts])
-    np.testing.assert_array_equal(ids, ingest.read([1, 3]).row_ids)
+    expected = ingest.read([1, 3])
+    np.testing.assert_array_equal(ids, expected.row_ids)
 
 
 def test_an_upload_without_rows_is_one_shard(ingest: Ingestion) -> None:

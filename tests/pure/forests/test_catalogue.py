@@ -117,13 +117,16 @@ def test_a_model_of_no_known_label_offers_every_read_out() -> None:
     offered = catalogue.read_outs("rdt-mv")
     assert offered == catalogue.read_outs("rdt-mv", SCHEMA.label)
     assert offered == catalogue.algorithm("rdt-mv").read_outs
-    assert catalogue.read_outs("rpf", Label("days", bounds=(0.0, 9.0))) == ("number",)
+    number = Label("days", bounds=(0.0, 9.0))
+    assert catalogue.read_outs("rpf", number) == ("number",)
 
 
 def test_every_entry_has_what_its_algorithm_says_of_itself() -> None:
     listed = (catalogue.AUTO, *catalogue.BY_SLUG.values())
+    n_read_outs = set[int]()
     for entry, algorithm in zip(catalogue.algorithms(), listed, strict=True):
         accuracy = expected_accuracy.at_epsilon_one(algorithm.slug)
         assert entry["about"] == {**vars(algorithm.about), "accuracy": accuracy}
         assert entry["read_outs"] == list(algorithm.read_outs)
-    assert max(len(entry["read_outs"]) for entry in catalogue.algorithms()) > 1
+        n_read_outs.add(len(algorithm.read_outs))
+    assert max(n_read_outs) > 1

@@ -465,17 +465,18 @@ def test_a_stored_plan_for_two_datasets_is_read_and_priced_as_a_whole() -> None:
         )
 
 
-@pytest.mark.parametrize("protects_labels", [(), (0,), (1,), (0, 1)])
+@pytest.mark.parametrize("first", [Adjacency.ADD_REMOVE_ONE, Adjacency.LABEL])
+@pytest.mark.parametrize("second", [Adjacency.ADD_REMOVE_ONE, Adjacency.LABEL])
 def test_a_plan_warns_if_any_of_its_accounts_protects_labels(
-    protects_labels: tuple[int, ...],
+    first: Adjacency, second: Adjacency
 ) -> None:
-    of_rows = Terms(Fraction(1))
-    of_labels = replace(of_rows, adjacency=Adjacency.LABEL)
-    first, second = (of_labels if n in protects_labels else of_rows for n in range(2))
-    warnings = plan(
-        PlanRequest("sspe-1", {}, first, 10_000, None, second, 10_000), wide()
-    ).warnings
-    assert warnings.count(forest_price._TWO_STEPS) == (len(protects_labels) > 0)
+    terms, of_second = (
+        replace(Terms(Fraction(1)), adjacency=adjacency)
+        for adjacency in (first, second)
+    )
+    asked = PlanRequest("sspe-1", {}, terms, 10_000, unlabelled=of_second)
+    warns = forest_price._TWO_STEPS in plan(asked, wide()).warnings
+    assert warns is (Adjacency.LABEL in {first, second})
 
 
 def test_a_second_dataset_is_required_by_those_that_learn_from_two_and_by_no_other() -> (

@@ -272,7 +272,8 @@ def test_exact_medians_are_those_of_every_block_of_features(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     encoding, table = Encoding.of(SCHEMA, 8), rows()
-    part = CodedPart(encoding, encoding.encode(table.features), table.y, None)
+    codes = encoding.encode(table.features)
+    part = CodedPart(encoding, codes, table.y, None)
     unlabelled = LocalHistograms(part, Assignment(), has_labels=False).of_tree(0)
     whole = medians.exact_evenness(unlabelled, encoding, n_nodes=1)
     for cells in (1, 20, 40):
@@ -289,7 +290,8 @@ def test_a_node_has_its_selection_or_two_of_them_in_sequence(
     selection: str, n_selections: int
 ) -> None:
     asked = {"n_estimators": 1, "max_depth": 1, "selection": selection}
-    event = plan(PlanRequest("mrf", asked, Terms(Fraction(1)), N_ROWS), SCHEMA).event
+    request = PlanRequest("mrf", asked, Terms(Fraction(1)), N_ROWS)
+    event = plan(request, SCHEMA).event
     level = event.parts[0].event.parts[0].event  # type: ignore[union-attr]
     node = level.parts[0].event
     if n_selections > 1:

@@ -314,13 +314,13 @@ def test_event_costs_what_was_asked() -> None:
 def test_an_event_states_every_median_and_the_most_candidates_of_one() -> None:
     event = quantile_bins.event(MIXED, Fraction(1), size=0)
     median, _ = quantile_bins.medians_of(event)
-    cells = [quantile_bins.n_cells(MIXED.features[index]) for index in (2, 3, 7)]
-    assert median.max_candidates == max(cells) - 1 > max(cells[0], cells[2])
+    private = [MIXED.features[index] for index in (2, 3, 7)]
+    few, most, some = map(quantile_bins.n_cells, private)
+    assert median.max_candidates == most - 1
+    assert most > max(few, some)
     [features] = event.parts  # type: ignore[union-attr]
-    levels = [level.event.parts for level in features.event.parts]
-    assert [[(part.times, part.event) for part in level] for level in levels] == [
-        [(n_intervals, median)] for n_intervals in (1, 2, 4, 8)
-    ]
+    for level, n_intervals in zip(features.event.parts, (1, 2, 4, 8), strict=True):
+        assert level.event.parts == (Part(n_intervals, median),)
     assert features.times == 3
 
 

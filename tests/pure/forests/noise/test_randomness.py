@@ -226,7 +226,8 @@ def test_utilities_of_another_form_are_refused(utilities: np.ndarray) -> None:
 
 
 def test_more_candidates_than_a_uniform_draw_has_outcomes_are_refused() -> None:
-    many = np.broadcast_to(np.int64(0), (2**32 + 1,))  # of one number in memory
+    one = np.zeros(1, dtype=np.int64)
+    many = np.broadcast_to(one, 2**32 + 1)  # with one number in memory
     with pytest.raises(ValueError, match="int64 vector"):
         _require_utilities(many)
 

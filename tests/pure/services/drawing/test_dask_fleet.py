@@ -10,6 +10,7 @@ from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import dask
 import numpy as np
@@ -122,7 +123,8 @@ def test_a_name_without_a_store_fails(connection: Connection, tmp_path: Path) ->
 def test_every_file_of_a_part_is_divided_or_the_job_fails(
     connection: Connection, tmp_path: Path
 ) -> None:
-    part, codes = stored_part(tmp_path), codes_of(plan(REQUESTS["mrf"], SCHEMA))
+    part = stored_part(tmp_path)
+    codes = codes_of(plan(REQUESTS["mrf"], SCHEMA))
     missing = replace(part, row_files=(*part.row_files, tmp_path / "missing.parquet"))
     with pytest.raises(ClusterFailed):
         connection.rows(missing, codes, keep_unlabelled=False)
@@ -135,7 +137,8 @@ def test_a_cluster_whose_last_worker_has_just_ended_fails_the_job(
         return {}
 
     monkeypatch.setattr(Client, "nthreads", no_workers)
-    part, codes = stored_part(tmp_path), codes_of(plan(REQUESTS["mrf"], SCHEMA))
+    part = stored_part(tmp_path)
+    codes = codes_of(plan(REQUESTS["mrf"], SCHEMA))
     with pytest.raises(ClusterFailed):
         connection.rows(part, codes, keep_unlabelled=False)
 
@@ -224,7 +227,8 @@ def test_a_worker_reads_of_a_file_before_it_says_that_it_can(
             return b""
 
     monkeypatch.setattr(StoredFile, "open", lambda _: Withheld())
-    looked = asyncio.run(shard_tasks.look(remote.dumps(("/rows",))))
+    files = remote.dumps(("/rows",))
+    looked = asyncio.run(shard_tasks.look(files))
     assert looked == shard_tasks.FAILED
 
 
@@ -263,7 +267,7 @@ class AnsweringClient:
     def wait_for_workers(self, n_workers: int) -> None:
         self.asked.append(n_workers)
 
-    def run(self, task: object, files: bytes, *, on_error: str) -> dict[str, object]:
+    def run(self, task: object, files: bytes, *, on_error: str) -> Any:
         self.asked += [task, remote.loads(files), on_error]
         return self.answers
 
@@ -280,14 +284,15 @@ BEYOND = DaskCluster(
 )
 
 
-@pytest.mark.parametrize("unfit", [(), ("a",), ("c",), ("b", "c"), ("a", "b", "c")])
+@pytest.mark.parametrize("unfit", ["", "a", "c", "bc", "abc"])
 def test_a_job_needs_every_worker_and_the_log_names_those_that_are_unfit(
     answering: type[AnsweringClient],
     caplog: pytest.LogCaptureFixture,
-    unfit: tuple[str, ...],
+    unfit: str,
 ) -> None:
     fit = shard_tasks.ANSWER + shard_tasks.VERSION
-    answering.answers = dict.fromkeys("cab", fit) | dict.fromkeys(unfit, OSError())
+    failures = dict.fromkeys(unfit, OSError())
+    answering.answers = dict.fromkeys("cab", fit) | failures
     with pytest.raises(WorkerUnfit) if unfit else nullcontext():
         dask_fleet.require_workers(BEYOND, iter(["one", "other"]))
     assert [record.dask_workers for record in caplog.records] == (  # type: ignore[attr-defined]

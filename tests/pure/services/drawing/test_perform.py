@@ -203,18 +203,23 @@ def test_each_part_of_a_job_is_read_by_itself(
     declared = replace(SCHEMA, further_labels=(ill,)).to_json()
     first = replace(LABELLED, schema=declared, scope=Scope({}), label="income")
     second = replace(first, row_files=(Path("other"),), label="ill")
-    task = JobTask("train", "jb_1", tmp_path, {}, 0, (first, second), {})
-    job = service.ChargedJob(task, {}, {}, Noiseless(), int, AskedReader())
+    parts, reader = (first, second), AskedReader()
+    task = JobTask("train", "jb_1", tmp_path, {}, 0, parts, {})
+    job = service.ChargedJob(task, {}, {}, Noiseless(), int, reader)
     monkeypatch.setattr(private_rows, "read", lambda *asked: asked)
 
-    for part, (rows, label) in enumerate([(first, SCHEMA.label), (second, ill)]):
+    for part, rows in enumerate(parts):
+        label = [SCHEMA.label, ill][part]
         assert job.schema(part).labels == (label,)
         files, selection = job.values(part, **kept)
         assert files == rows.files
-        assert (selection.schema.labels, selection.columns) == ((label,), [])
+        assert selection.schema.labels == (label,)
+        assert selection.columns == []
         assert selection.label_column == row_layout.label_column(part)
-        assert job.codes("asked", part, **kept) == ("codes", rows, "asked", kept)
-        assert job.columns("asked", part, **kept) == ("columns", rows, "asked", kept)
+        codes = job.codes("asked", part, **kept)
+        columns = job.columns("asked", part, **kept)
+        assert codes == ("codes", rows, "asked", kept)
+        assert columns == ("columns", rows, "asked", kept)
 
 
 def test_a_cluster_is_asked_for_the_rows_of_the_job_that_names_it(

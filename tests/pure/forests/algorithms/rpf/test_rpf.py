@@ -232,12 +232,14 @@ def test_later_trees_correct_the_earlier_ones() -> None:
 def test_blocks_of_columns_change_no_utility(monkeypatch: pytest.MonkeyPatch) -> None:
     """That of a stop, too, which is counted by the codes of a block's first column."""
     encoding, table = Encoding.of(SCHEMA, 8), rows()
-    part = CodedPart(encoding, encoding.encode(table.features), table.y, None)
+    codes = encoding.encode(table.features)
+    part = CodedPart(encoding, codes, table.y, None)
     held = ReweightedRows(RowParts([LocalReweightedRows.of(part)]))
-    whole = split_utilities(held, encoding, np.zeros(1, dtype=np.int32))
+    root = np.zeros(1, dtype=np.int32)
+    whole = split_utilities(held, encoding, root)
     for cells in (1, 20, 36):  # of 27, 12 and 24, so that the last block may have two
         monkeypatch.setattr(tree_parameters, "BLOCK_CELLS", cells)
-        by_block = split_utilities(held, encoding, np.zeros(1, dtype=np.int32))
+        by_block = split_utilities(held, encoding, root)
         np.testing.assert_equal(by_block, whole)
     assert len(set(encoding.n_codes)) == len(encoding.n_codes)
 
