@@ -417,3 +417,30 @@ def test_parted_rows_of_a_tree_are_hashed_once_for_it_alone(
 
     assert len(queries) == 8
     assert sum(queries) == N_ROWS
+
+
+def test_rows_of_a_layer_are_divided_among_its_trees_by_their_own_ids(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    divided: list[np.ndarray] = []
+    honest = tree_histograms.shards
+
+    def noted(key: bytes, row_ids: np.ndarray, *, n_shards: int) -> np.ndarray:
+        divided.append(row_ids)
+        return honest(key, row_ids, n_shards=n_shards)
+
+    monkeypatch.setattr(tree_histograms, "shards", noted)
+    forest = grown(
+        planned(
+            n_layers=2,
+            n_estimators=4,
+            max_depth=1,
+            layer_assignment="sharded",
+            assignment="sharded",
+        )
+    )
+    every, *of_layers = divided
+    assert len(of_layers) == 2
+    together = np.concatenate(of_layers)
+    assert sorted(together.tolist()) == sorted(every.tolist())
+    assert forest.arrays["counts"].sum() == N_ROWS
