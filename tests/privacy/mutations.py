@@ -345,12 +345,34 @@ def _scopes(tree: ast.Module) -> Iterator[tuple[str, ast.stmt]]:
 def _is_type(statement: ast.stmt) -> bool:
     """Whether a statement names a type that nothing asks for when the program runs."""
     if isinstance(statement, ast.Assign):
-        return "TypeVar(" in ast.unparse(statement.value)
-    if not isinstance(statement, ast.AnnAssign):
+        if "TypeVar(" in ast.unparse(statement.value):
+            return True
+        target, names_type = statement.targets[0], _is_union(statement.value)
+    elif isinstance(statement, ast.AnnAssign):
+        target = statement.target
+        names_type = ast.unparse(statement.annotation) == "TypeAlias"
+    else:
         return False
-    asked = rf"isinstance\([^()]*, {ast.unparse(statement.target)}\)"
-    return ast.unparse(statement.annotation) == "TypeAlias" and not any(
+    asked = rf"isinstance\([^()]*, {ast.unparse(target)}\)"
+    return names_type and not any(
         re.search(asked, path.read_text()) for path in _sources()
+    )
+
+
+def _is_union(value: ast.expr) -> bool:
+    """Whether an expression is one of several types, and not a union of sets, whose
+    names have no small letter.
+    """
+    if not isinstance(value, ast.BinOp) or not isinstance(value.op, ast.BitOr):
+        return False
+    return all(
+        _is_union(side)
+        or (
+            isinstance(side, ast.Name)
+            and not _is_object(side)
+            and not side.id.isupper()
+        )
+        for side in (value.left, value.right)
     )
 
 

@@ -256,6 +256,11 @@ SAME = {
     "a type": ("T = TypeVar('T', int, float)\ndef f(a): return g(T)", []),
     "a type of members": ("def f(a): return g(tuple[int, ...])", []),
     "a name of a type": ("T: TypeAlias = int | str\ndef f(a: T): return g(a)", []),
+    "a type that has no annotation": ("T = int | str\ndef f(a: T): return g(a)", []),
+    "a union that is no type": (
+        "ALL = SOME | OTHERS\ndef f(a): return g(ALL)",
+        ["SOME", "OTHERS"],
+    ),
     "a type that is asked for": (
         "T: TypeAlias = int | str\ndef f(a): return isinstance(a, T)",
         ["int", "str"],
