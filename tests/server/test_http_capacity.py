@@ -134,7 +134,7 @@ def test_work_that_blocks_leaves_threads_for_other_work(
                 request() for work, request in of_keys[0].items() if work not in waiting
             ]
             others += [
-                server.client(None).get(path, timeout=30)
+                server.client(None).get(path, timeout=100)
                 for path in ("/healthz", "/readyz")
             ]
             assert {answer.status_code for answer in others} <= {200, 201}

@@ -163,10 +163,13 @@ def test_a_row_dataset_drops_nothing_and_says_so(server: Server) -> None:
 
 
 @on_one_server
-def test_uploads_that_wait_for_one_another_stop_nobody_else(server: Server) -> None:
+def test_uploads_that_wait_for_one_another_stop_nobody_else(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """More uploads than the service has threads, each of another key: most are told to
     retry, and their retries are stored.
     """
+    monkeypatch.setattr(admission, "WAIT_S", 600.0)
     dataset = server.declared(privacy_unit=UNIT)["id"]
     owners = [
         server.granted(dataset, "owner") for _ in range(sum(THREADS.values()) + 5)

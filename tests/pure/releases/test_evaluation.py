@@ -243,7 +243,7 @@ def test_the_population_interval_holds_as_often_as_it_says(
         ["accuracy"], facts("pure", None, "6"), score_bins=2
     )
     generator, held = np.random.default_rng(17), 0
-    for _ in range(400):
+    for _ in range(2_500):
         right = generator.binomial(n_rows, share)
         exact = np.array([right, n_rows - right], dtype=np.int64)
         table = releases.release_counts(
@@ -252,7 +252,8 @@ def test_the_population_interval_holds_as_often_as_it_says(
         estimate = metrics.accuracy(Evaluation(planned, None, {"accuracy": table}))
         assert estimate is not None
         held += estimate.population_low <= share <= estimate.population_high
-    assert held >= 364, "91 of a hundred would be bad luck at 95"
+    # where 94 of a hundred hold, fewer than 91 come once in 10⁸ runs
+    assert held >= 2_275, "91 of a hundred would be bad luck at 95"
 
 
 def test_an_evaluation_without_noise_to_speak_of_can_be_shown() -> None:

@@ -118,7 +118,7 @@ def test_intervals_hold_as_often_as_they_say(
 ) -> None:
     plan = planned(*ALL, accountant=accountant, epsilon=epsilon)
     exact, held = sums_of(plan, **EXACT), dict.fromkeys(TOLD, 0)
-    for _ in range(300):
+    for _ in range(600):
         evaluation = released(plan, exact)
         for name, value in TOLD.items():
             told = getattr(error_metrics, name)(evaluation)
@@ -126,8 +126,9 @@ def test_intervals_hold_as_often_as_they_say(
             held[name] += low <= value <= told.high
             if told.estimate is not None:
                 assert low <= told.estimate <= told.high
-    # 285 of 300 expected at least; ten less are as good as impossible
-    assert min(held.values()) >= 275
+    # 570 of 600 expected at least, and of 97 of a hundred, the least share here, fewer
+    # than 550 come once in 10¹⁰ runs
+    assert min(held.values()) >= 550
 
 
 @pytest.mark.parametrize(("accountant", "delta"), ACCOUNTS)
