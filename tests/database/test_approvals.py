@@ -382,6 +382,18 @@ def test_each_dataset_of_a_job_is_approved_by_its_owner(scene: Scene) -> None:
 
 
 @on_one_database
+def test_an_owner_ends_no_count_on_a_dataset_of_others(scene: Scene) -> None:
+    pair = _pair_of_two_owners(scene)
+    set_rules(pair.first, approval_above="0.5", by=ADMIN)
+    assert scene.job(scene.submit_job(key="a", epsilon="0.4")).state == "queued"
+    both = pair.submit(key="b", epsilon="0.2")
+    decided(pair.second, both, "approve", by=SECOND)
+    decided(pair.first, both, "reject", by=ADMIN)
+    again = scene.submit_job(key="c", epsilon="0.2")
+    assert scene.job(again).state == "waiting", "nobody has approved the first job"
+
+
+@on_one_database
 def test_an_owner_of_one_dataset_of_a_job_is_shown_no_part_on_another(
     scene: Scene,
 ) -> None:

@@ -15,6 +15,7 @@ import pytest
 from app.access import keys
 from app.access.keys import CachedAuthority
 from app.core import stamps
+from app.core.errors import NotFound
 from app.registry.tables import ReleaseRow
 from app.services import models
 from app.services.authorization import authenticate_and_keep, cached
@@ -30,7 +31,14 @@ from app.services.predict import address_of
 from app.wire.keys import KeyIn, RotationIn
 from grovekeeper_forests.errors import GrovekeeperError
 from tests.support.clocks import StoppedClock
-from tests.support.crash_scene import ADMIN, OWNER, Scene, open_installation
+from tests.support.crash_scene import (
+    ADMIN,
+    OWNER,
+    STRANGER,
+    Scene,
+    open_installation,
+)
+from tests.support.databases import on_one_database
 from tests.support.set_limits import SetLimit
 
 pytestmark = pytest.mark.contract
@@ -220,3 +228,31 @@ def test_who_may_not_predict_is_never_known(predictor: Predictor) -> None:
     with pytest.raises(GrovekeeperError):
         predictor.reads()
     assert predictor.knows() is None
+
+
+@on_one_database
+def test_a_credential_is_known_by_all_of_its_text(predictor: Predictor) -> None:
+    predictor.reads()
+    scheme, _, credential = predictor.header.partition(" ")
+    for place, sign in enumerate(credential):
+        other = "y" if sign == "x" else "x"
+        changed = f"{credential[:place]}{other}{credential[place + 1 :]}"
+        for text in (changed, credential[:place]):
+            assert cached(predictor.installation, f"{scheme} {text}") is None
+    assert cached(predictor.installation, predictor.header) is not None
+
+
+@on_one_database
+def test_a_known_model_is_that_of_one_caller_and_one_address(
+    predictor: Predictor,
+) -> None:
+    predictor.reads()
+    here = predictor.installation
+    known = cached(here, predictor.header)
+    assert known is not None
+    for caller, address in (
+        (replace(known, key_id=STRANGER.key_id), predictor.address),
+        (known, f"{predictor.scene.dataset_id}@other"),
+    ):
+        with pytest.raises(NotFound):
+            address_of(here, caller, address)

@@ -33,6 +33,7 @@ from app.services.ledger.balances import cell_out
 from app.services.pagination import PageRequest
 from app.services.releases import profiles
 from app.services.releases.evaluations import list_evaluations
+from app.wire.grants import ListedGrant
 from app.wire.rules import RulesIn
 from grovekeeper_forests.privacy.joint_loads import Loads
 from grovekeeper_forests.privacy.numbering import Boxes
@@ -455,6 +456,20 @@ def test_a_list_of_grants_continues_after_a_removed_grant(scene: Scene) -> None:
                 scene.installation, OWNER, scene.dataset_id, STRANGER.key_id
             )
     assert shown == sorted([OWNER.key_id, STRANGER.key_id])
+
+
+@on_one_database
+def test_a_grant_in_place_of_another_says_who_gave_it_and_when(scene: Scene) -> None:
+    here, dataset = scene.installation, scene.dataset_id
+    given = list[ListedGrant]()
+    for by, role in ((OWNER, "predictor"), (ADMIN, "analyst")):
+        keys.put_grant(here, by, dataset, STRANGER.key_id, role=role)
+        given.append(keys.show_grant(here, OWNER, dataset, STRANGER.key_id)[0])
+    assert [(each.role, each.granted_by) for each in given] == [
+        ("predictor", OWNER.key_id),
+        ("analyst", ADMIN.key_id),
+    ]
+    assert given[0].granted_at < given[1].granted_at
 
 
 @on_one_database

@@ -3,17 +3,25 @@ decide by what another transaction may have changed since.
 
 On PostgreSQL only: on SQLite, a write transaction excludes every other one. Which rows
 are locked, and in which order, is tests/database/test_lock_order.py's.
+
+The same use cases remove files after the commit that decides about them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from threading import get_ident
 from typing import Any
+from unittest.mock import patch
 
 import pytest
+from sqlalchemy.orm import Session
 
 from app.access.grants import Role
 from app.access.tokens import Token
 from app.core import stamps
+from app.core.files import Directory
+from app.db.database import Database
 from app.jobs.states import EndReason
 from app.services import authorization, keys, models, webhooks
 from app.services.datasets import change, erase, membership, unit_erasure
@@ -27,6 +35,7 @@ from app.wire.keys import KeyIn, RotationIn
 from app.wire.webhooks import WebhookIn, WebhookRotationIn
 from tests.support import job_kinds, people
 from tests.support.crash_scene import ADMIN, OWNER, STRANGER, Scene
+from tests.support.databases import on_one_database
 from tests.support.lock_reads import recorded
 from tests.support.ruled import decided, set_rules
 from tests.support.sweeping import expired_at
@@ -247,6 +256,9 @@ def _keys(scene: Scene, run: Callable[..., Any]) -> None:
     run("wrap data keys", rewrap_data_keys, here.settings, here.database)
 
 
+ACTS = (_jobs, _models, _rules, _webhooks, _datasets, _keys)
+
+
 def test_each_use_case_reads_before_its_locks_what_is_listed(
     postgresql_scene: Scene,
 ) -> None:
@@ -258,7 +270,7 @@ def test_each_use_case_reads_before_its_locks_what_is_listed(
         seen[name] = tuple(transactions)
         return result
 
-    for acts in (_jobs, _models, _rules, _webhooks, _datasets, _keys):
+    for acts in ACTS:
         acts(postgresql_scene, run)
     assert seen == LOCKS
 
@@ -271,3 +283,37 @@ def test_each_read_before_the_first_lock_of_a_row_has_a_reason() -> None:
                 break
             before.add(word)
     assert before == set(BEFORE_ROWS)
+
+
+@on_one_database
+@pytest.mark.parametrize("acts", ACTS)
+def test_no_use_case_removes_a_file_before_its_commit(
+    scene: Scene, acts: Callable[..., None]
+) -> None:
+    """The commit may fail, and then rows name a file that is gone."""
+    writing, removed = set[int](), list[str]()
+    write, delete = Database.write, Directory.delete
+
+    @contextmanager
+    def written(database: Database) -> Iterator[Session]:
+        with write(database) as session:
+            writing.add(get_ident())
+            try:
+                yield session
+            finally:
+                writing.remove(get_ident())
+
+    def deleted(store: Directory, name: str) -> None:
+        if get_ident() in writing:
+            removed.append(name)
+        delete(store, name)
+
+    def run(_: str, act: Callable[..., Any], *given: Any, **options: Any) -> Any:
+        return act(*given, **options)
+
+    with (
+        patch.object(Database, "write", written),
+        patch.object(Directory, "delete", deleted),
+    ):
+        acts(scene, run)
+    assert removed == []

@@ -76,6 +76,7 @@ from tests.support.ports import free_port
 from tests.support.receiver import Receiver, listening, may_reach_loopback
 from tests.support.ruled import SECOND, grant, set_rules
 from tests.support.set_limits import SetLimit
+from tests.support.two_datasets import Pair
 from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.contract, pytest.mark.in_turn("database_url")]
@@ -539,6 +540,23 @@ def test_one_caller_does_not_fill_the_places_of_a_receiver_that_is_down(
         "job.ended": 3,
         "budget.low": 1,
     }
+
+
+@on_one_database
+def test_what_waits_for_one_webhook_takes_nothing_from_another(
+    scene: Scene, here: Installation, set_limit: SetLimit
+) -> None:
+    set_limit("MAX_WAITING_DELIVERIES", 16)
+    places = [scene, Pair.beside(scene).second]
+    made = [_told(here, place, "https://hooks.invalid/").id for place in places]
+    for n_before, place, webhook in zip((0, 5), places, made, strict=True):
+        assert len(_refuse(here, place, 20, by="key_a")) == n_before + 4
+        assert send_test(here, OWNER, place.dataset_id, webhook).waiting == 5
+    with here.database.write() as session:
+        row = outbox.locked(session, scene.dataset_id, made[0])
+        later = here.database.now(session) + timedelta(days=365)
+        assert outbox.oldest(session, row, at=later) is None
+        assert [outbox.n_waiting(session, webhook) for webhook in made] == [0, 5]
 
 
 @on_one_database

@@ -435,6 +435,20 @@ def test_no_row_changes_how_another_is_read(more: list[Any]) -> None:
     assert beside.y[:4].tolist() == alone.y.tolist()
 
 
+def test_no_row_is_named_by_its_place() -> None:
+    """Trees share rows by these names: names that follow from places would move every
+    row behind one that is removed.
+    """
+    forest = RandomPrivateForest(schema=SCHEMA)
+    declared = forest._declared()
+    named = [
+        bytes(row_id)
+        for _ in range(2)
+        for row_id in forest._rows(FRAME, LABELS, declared).row_ids
+    ]
+    assert len(set(named)) == 2 * len(LABELS)
+
+
 @pytest.mark.parametrize(
     ("classes", "pair"),
     [
