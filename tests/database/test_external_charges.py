@@ -1,6 +1,7 @@
 """Charges for external mechanisms through the services, on both databases."""
 
 import json
+from collections.abc import Callable
 from datetime import timedelta
 from fractions import Fraction
 from typing import Any
@@ -17,15 +18,21 @@ from app.core.errors import (
     NotFound,
     RoleMissing,
 )
-from app.ledger import reservations, tables
+from app.datasets import catalog
+from app.ledger import reservations, statements, tables
 from app.services.datasets.erase import delete_dataset
+from app.services.datasets.membership import join_population
+from app.services.guarantees import of_account
 from app.services.keys import create_key, put_grant
 from app.services.ledger import external
 from app.services.ledger.external import charge_external, quote_external
+from app.services.models import show_model
 from app.services.pagination import PageRequest
 from app.wire.keys import KeyIn
 from app.wire.reservations import ExternalIn
+from tests.support import job_kinds
 from tests.support.crash_scene import ADMIN, OWNER, Scene
+from tests.support.databases import on_one_database
 from tests.support.two_datasets import Pair
 
 pytestmark = pytest.mark.contract
@@ -267,3 +274,31 @@ def test_prices_are_rounded_up_to_a_whole_step(scene: Scene) -> None:
         scene.installation, OWNER, "census", _declared("0.1000000000000001")
     )
     assert Fraction(quoted.price.amount) == Fraction(100_000_001, 10**9)
+
+
+@on_one_database
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda it: it.charge_external(key="e"),
+        lambda it: it.lower_cap("2", key="c"),
+        lambda it: join_population(
+            it.installation, OWNER, it.dataset_id, population="town"
+        ),
+    ],
+    ids=["charge", "cap", "join"],
+)
+def test_a_card_states_the_guarantee_of_its_account_after_each_act(
+    scene: Scene, act: Callable[[Scene], object]
+) -> None:
+    model = job_kinds.model(scene, "m")
+    before = show_model(scene.installation, OWNER, model).guarantee["text"]
+    act(scene)
+    card = show_model(scene.installation, OWNER, model)
+    with scene.installation.database.read() as session:
+        dataset = catalog.find(session, scene.dataset_id)
+        limit = statements.printable(session, dataset.id)
+        stated = of_account(session, dataset, limit)
+    assert card.guarantee["text"] != before
+    assert card.guarantee["text"].endswith(stated["text"])
+    assert card.guarantee.items() >= (stated | {"text": card.guarantee["text"]}).items()

@@ -312,6 +312,13 @@ def test_a_worker_that_stops_in_an_outage_leaves_its_output_to_a_sweep(
     scene.verified()
 
 
+def _digest_of(scene: Scene, job_id: str) -> str:
+    """The digest of the model that a job released."""
+    with scene.installation.database.read() as session:
+        found = releases.find(session, "train", str(scene.job(job_id).release_id))
+    return str(found.digest)
+
+
 def _noted(scene: Scene, outage: Outage) -> str:
     """A job whose worker stopped in an outage before the last commit."""
     job_id, stop = scene.submit_job(key="k"), Stop()
@@ -380,9 +387,33 @@ def test_the_artifact_of_a_noted_output_stays_however_old_it_is(
     monkeypatch.setattr(sweep, "STALE_ARTIFACT", timedelta(minutes=-1))
     sweep.tidy_artifacts(scene.installation)
     assert _long_ago(scene, job_id) == 1
-    with scene.installation.database.read() as session:
-        found = releases.find(session, "train", str(scene.job(job_id).release_id))
-    assert scene.installation.cache.get(found.digest).metadata["job_id"] == job_id
+    digest = _digest_of(scene, job_id)
+    assert scene.installation.cache.get(digest).metadata["job_id"] == job_id
+
+
+@on_one_database
+@pytest.mark.parametrize(
+    ("module", "read"), [(finished, "noted_jobs"), (models, "digests")]
+)
+def test_an_artifact_that_another_sweep_registers_meanwhile_stays(
+    scene: Scene,
+    outage: Outage,
+    monkeypatch: pytest.MonkeyPatch,
+    module: Any,
+    read: str,
+) -> None:
+    job_id, reads = _noted(scene, outage), getattr(module, read)
+    monkeypatch.setattr(sweep, "STALE_ARTIFACT", timedelta(minutes=-1))
+
+    def register(*arguments: Any) -> Any:
+        monkeypatch.setattr(module, read, reads)
+        assert _long_ago(scene, job_id) == 1
+        return reads(*arguments)
+
+    monkeypatch.setattr(module, read, register)
+    sweep.tidy_artifacts(scene.installation)
+    assert scene.end(job_id) == ("succeeded", None, PAID)
+    scene.installation.cache.get(_digest_of(scene, job_id))
 
 
 @on_one_database

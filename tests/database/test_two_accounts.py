@@ -8,7 +8,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from app.core.errors import BudgetExceeded, DatasetDeleted, Frozen, LeaseLost
+from app.access.idempotency import IdempotentRequest
+from app.core.errors import (
+    BudgetExceeded,
+    DatasetDeleted,
+    Frozen,
+    LeaseLost,
+    NotFound,
+)
 from app.datasets import catalog
 from app.jobs import queue
 from app.jobs.states import EndReason
@@ -18,9 +25,12 @@ from app.services.execution import charge, run_job
 from app.services.execution.run_job import JobFailed
 from app.services.jobs import show_jobs
 from app.services.jobs.task import JobTask
+from app.services.keys import put_grant, remove_grant
+from app.services.spending.spend import spending
 from app.services.webhooks import create_webhook, deliver_due
 from app.wire.webhooks import WebhookIn
-from tests.support.crash_scene import OWNER, Scene
+from tests.support.crash_scene import OWNER, STRANGER, Scene
+from tests.support.databases import on_one_database
 from tests.support.job_kinds import claimed, must_not_run, perform_here, run_here
 from tests.support.receiver import Receiver, listening, may_reach_loopback
 from tests.support.ruled import set_rules
@@ -279,3 +289,21 @@ def test_concurrent_jobs_on_two_datasets_in_both_orders_all_end(pair: Pair) -> N
         "somebody whose own job was taken by another knows that it was charged"
     )
     pair.verify()
+
+
+@on_one_database
+@pytest.mark.parametrize("lost", ["first", "second"])
+def test_an_earlier_answer_is_for_those_who_may_train_on_both(
+    pair: Pair, lost: str
+) -> None:
+    """A request that names what is gone finds its answer without its datasets."""
+    job_id, here = pair.submit(key="k"), pair.first.installation
+    request = IdempotentRequest(OWNER.key_id, "POST /train", "k", b"k".ljust(32, b"."))
+    gone = NotFound("profile")
+    with spending(here, OWNER, request) as opened:
+        assert job_id in opened.answered_before(gone).body.decode()
+    dataset = getattr(pair, lost).dataset_id
+    put_grant(here, OWNER, dataset, STRANGER.key_id, role="owner")
+    remove_grant(here, OWNER, dataset, OWNER.key_id)
+    with pytest.raises(NotFound), spending(here, OWNER, request) as opened:
+        opened.answered_before(gone)

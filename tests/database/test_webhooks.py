@@ -49,6 +49,7 @@ from app.services.jobs.show_jobs import cancel_job
 from app.services.keys import remove_grant
 from app.services.ledger.heads import Heads
 from app.services.webhooks import (
+    _deliver_oldest,
     create_webhook,
     delete_webhook,
     deliver_due,
@@ -719,6 +720,48 @@ def test_nothing_is_told_on_the_word_of_a_database_that_contradicts_its_heads(
         deliver_due(here, heads=heads)
     assert receiver.requests == []
     assert deliver_due(here, heads=Heads(here)) == 1
+
+
+def test_a_process_that_learns_of_an_older_copy_delivers_no_more(
+    scene: Scene,
+    here: Installation,
+    receiver: Receiver,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _told(here, scene, receiver.url)
+    for key in ("a", "b"):
+        scene.submit(key=key)
+    heads, send = Heads(here), sender.send
+
+    def learns(*arguments: Any, **options: Any) -> int | outbox.Unanswered:
+        heads.rewound = LedgerRewound(scene.dataset_id)
+        return send(*arguments, **options)
+
+    monkeypatch.setattr(sender, "send", learns)
+    with pytest.raises(LedgerRewound):
+        deliver_due(here, heads=heads)
+    assert len(receiver.requests) == 1
+
+
+def test_an_event_that_a_process_sends_is_sent_by_no_other_meanwhile(
+    scene: Scene,
+    here: Installation,
+    receiver: Receiver,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = _told(here, scene, receiver.url)
+    scene.submit(key="a")
+    send = sender.send
+
+    def sends(*arguments: Any, **options: Any) -> int | outbox.Unanswered:
+        monkeypatch.setattr(sender, "send", send)
+        # another process has found the webhook due before it was held
+        assert _deliver_oldest(here, made.id) is None
+        return send(*arguments, **options)
+
+    monkeypatch.setattr(sender, "send", sends)
+    assert deliver_due(here) == 1
+    assert len(receiver.requests) == 1
 
 
 @contextmanager

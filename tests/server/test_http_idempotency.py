@@ -13,6 +13,7 @@ from sqlalchemy import update
 
 from app.access.tables import AnswerRow
 from tests.support.databases import on_one_idle_server, on_one_server
+from tests.support.openapi import COMMITTED
 from tests.support.server import (
     CSV,
     Server,
@@ -25,6 +26,20 @@ from tests.support.server import (
 )
 
 AS_JSON = {"Content-Type": "application/json"}
+BY_REFERENCE: dict[str, dict[str, Any]] = {
+    "/datasets/{dataset}/profiles": {"epsilon": "1"},
+    "/datasets/{dataset}/statistics": {
+        "epsilon": "1",
+        "tables": [{"statistic": "count", "by": ["income"]}],
+    },
+    "/ledger/{dataset}/reservations": {
+        "description": "a mean",
+        "per": "row",
+        "declared": {"adjacency": "add_remove", "epsilon": "1"},
+    },
+    "/ledger/{account}/cap": {"cap": "2", "reason": "a test"},
+}
+"""Bodies of requests whose path names a dataset, by its id or its name; but uploads."""
 
 
 def _same(first: httpx.Response, again: httpx.Response) -> bool:
@@ -264,6 +279,37 @@ def test_a_replay_outlives_the_server(database_url: str, tmp_path: Path) -> None
         assert _same(
             first, server.client(admin).post("/train", json=body, headers=headers)
         )
+
+
+def test_every_route_that_names_a_dataset_and_takes_a_key_is_known() -> None:
+    paths = json.loads(COMMITTED.read_text(encoding="utf-8"))["paths"]
+    taking = {
+        path
+        for path, operations in paths.items()
+        for parameter in operations.get("post", {}).get("parameters", ())
+        if parameter["name"] == "Idempotency-Key"
+    }
+    named = {path for path in taking if "{dataset}" in path or "{account}" in path}
+    assert named == BY_REFERENCE.keys() | {"/datasets/{dataset}/rows"}
+
+
+@on_one_idle_server
+@pytest.mark.parametrize("route", BY_REFERENCE)
+def test_a_key_belongs_to_the_dataset_under_its_name_and_under_its_id(
+    idle_server: Server, route: str
+) -> None:
+    dataset, headers = idle_server.uploaded(), new_idempotency_key()
+    answers = [
+        idle_server.admin.http.post(
+            route.format(dataset=reference, account=reference),
+            json=BY_REFERENCE[route],
+            headers=headers,
+        )
+        for reference in (dataset["id"], dataset["name"], dataset["id"])
+    ]
+    assert answers[0].is_success, answers[0].text
+    for again in answers[1:]:
+        assert _same(answers[0], again)
 
 
 @on_one_server
