@@ -7,7 +7,7 @@ from app.wire.approvals import ApprovalOut
 from app.wire.attention import AttentionOut, BudgetOut, ExpiringKey, RulesProposal
 from app.wire.jobs import ListedJob
 from grovekeeper_common.job_words import HOLDS
-from grovekeeper_common.limit_words import limit_in_words
+from grovekeeper_common.limit_words import is_used_up, limit_in_words
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,11 @@ def needs_of(attention: AttentionOut) -> list[Need]:
         *map(_proposal, attention.proposals),
         *map(_held, attention.held),
         *map(_failed, attention.failed),
-        *map(_used_up, filter(_is_used_up, attention.budgets)),
+        *(
+            _used_up(budget)
+            for budget in attention.budgets
+            if is_used_up(budget.model_dump())
+        ),
         *map(_ending_key, attention.keys),
     ]
 
@@ -122,12 +126,6 @@ def _ending_key(key: ExpiringKey) -> Need:
         f"/ui/admin/keys?name={key.id}",
         "Open",
     )
-
-
-def _is_used_up(budget: BudgetOut) -> bool:
-    """Whether no more of the budget is left for a key that might spend it."""
-    is_spent = budget.limited_by in ("cap", "population")
-    return is_spent and budget.may_submit and budget.largest_that_fits == "0"
 
 
 def _name(job: ApprovalOut | ListedJob) -> str:

@@ -73,6 +73,12 @@ class Price:
     epsilon: Decimal
     delta: Decimal | None
 
+    def __str__(self) -> str:
+        amount = f"{self.amount:f} {SYMBOLS[self.unit]}"
+        if self.delta is None:
+            return amount
+        return f"{amount} (ε = {self.epsilon:f} at δ = {self.delta:f})"
+
     @classmethod
     def from_json(cls, value: JsonMapping) -> Self:
         """Reads the ``price`` of an answer."""

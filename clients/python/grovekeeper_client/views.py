@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
+from decimal import Decimal
 from html import escape
 from typing import Any
 
@@ -92,6 +93,8 @@ def _text(value: Any) -> str:
             return ""
         case Mapping():
             return json.dumps(dict(value), ensure_ascii=False, default=str)
+        case Decimal():
+            return f"{value:f}"
         case list() | tuple():
             return ", ".join(map(_text, value))
         case _:

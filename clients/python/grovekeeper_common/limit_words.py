@@ -5,6 +5,8 @@ and for the command line.
 from collections.abc import Mapping
 from typing import Literal
 
+from grovekeeper_common.json_types import JsonMapping
+
 LimitedBy = Literal[
     "cap",
     "population",
@@ -43,3 +45,13 @@ def limit_in_words(limited_by: LimitedBy, population: str | None = None) -> str:
     if population is None:
         return words
     return words.replace("the population", f"the population {population}")
+
+
+def is_used_up(budget: JsonMapping) -> bool:
+    """Whether no more of a budget is left for a key that might spend it.
+
+    Args:
+        budget: an item of ``budgets`` in the answer of ``GET /attention``.
+    """
+    is_spent = budget["limited_by"] in ("cap", "population")
+    return is_spent and budget["may_submit"] and budget["largest_that_fits"] == "0"

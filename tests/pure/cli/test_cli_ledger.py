@@ -384,6 +384,31 @@ def test_only_charges_beyond_what_is_spent_are_explained(
     assert note not in run("ledger", "spent", "census").stdout
 
 
+def test_a_dataset_without_cells_is_not_said_to_be_without_charges(
+    run: Run, service: Any
+) -> None:
+    place = "GET", "/ledger/census/spent"
+    service.answers[place] = 200, service.answers[place][1] | {"groups": []}
+    printed = run("ledger", "spent", "census", "--by", "cell").stdout
+    assert "no cells are declared" in printed
+    assert "nothing charged" not in printed
+
+
+def test_attention_names_the_budgets_that_are_used_up(run: Run, service: Any) -> None:
+    place = "GET", "/attention"
+    listed = service.answers[place][1]
+    assert "fits any more" not in run("attention").stdout
+    budgets = [
+        budget | {"largest_that_fits": "0", "limited_by": limited_by}
+        for budget in listed["budgets"]
+        for limited_by in ("cap", "frozen")
+    ]
+    service.answers[place] = 200, listed | {"budgets": budgets}
+    printed = run("attention").stdout
+    assert printed.count("no job on all of census fits any more") == 1
+    assert "limited by the cap" in printed
+
+
 def test_an_actor_that_nobody_is_is_named_in_words(run: Run, service: Any) -> None:
     errors = [{"at": "/actor", "problem": "without-entries"}]
     service.answers["GET", "/ledger/census/spent"] = (

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from grovekeeper_client import Balance, Table, views
+from grovekeeper_client.amounts import Price
 from grovekeeper_client.models import Model
 
 MARKUP = "<script>alert('x')</script>"
@@ -83,6 +84,18 @@ def test_numbers_of_a_balance_are_exact() -> None:
     assert "<caption>Balance</caption>" in html
     assert "<th>charged</th><td>1.10</td>" in html
     assert "{&quot;shard&quot;: 3}" in html
+
+
+def test_amounts_are_written_as_the_service_writes_them() -> None:
+    """Also those for which Python has a power of ten."""
+    price: dict[str, Any] = {"amount": "0.00000008", "epsilon": "0.0000001"}
+    of_pure = Price.from_json(price | {"unit": "epsilon", "delta": None})
+    of_zcdp = Price.from_json(price | {"unit": "rho", "delta": "0.0000002"})
+    html = views.facts("Quote", {"price": of_pure, "fits": Decimal("0.0000001")})
+    assert "<td>0.00000008 ε</td>" in html
+    assert "<td>0.0000001</td>" in html
+    words = "0.00000008 ρ (ε = 0.0000001 at δ = 0.0000002)"
+    assert f"<td>{words}</td>" in views.facts("Quote", {"price": of_zcdp})
 
 
 @pytest.mark.parametrize(

@@ -289,7 +289,8 @@ def spent(
         ]
         for group in answer["groups"]
     ]
-    output.table([by, "charges", "charged", "share"], rows, empty="nothing charged")
+    empty = "no cells are declared" if by == "cell" else "nothing charged"
+    output.table([by, "charges", "charged", "share"], rows, empty=empty)
     # A reader may see a part of the charges, and what is left is left for everybody.
     output.say(
         f"charges shown: {amount(answer, 'charged')}; "

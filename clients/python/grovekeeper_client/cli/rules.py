@@ -28,6 +28,7 @@ from grovekeeper_client.cli.new_secrets import SaveOption, hand_over, secret_fil
 from grovekeeper_client.cli.output import Output, amount, key_in_words
 from grovekeeper_common.job_words import HOLDS
 from grovekeeper_common.json_types import JsonMapping, JsonObject
+from grovekeeper_common.limit_words import is_used_up, limit_in_words
 
 app = Group("Limit what a dataset admits below its cap.")
 
@@ -228,6 +229,14 @@ def attention(call: Remote) -> None:
             _submitter(job),
         ]
         for job in found["failed"]
+    ]
+    needs += [
+        [
+            f"no job on all of {budget['dataset_name']} fits any more",
+            f"limited by {limit_in_words(budget['limited_by'], budget['population'])}",
+            "",
+        ]
+        for budget in filter(is_used_up, found["budgets"])
     ]
     needs += [
         [f"{key['name']} ends", key["expires_at"], key["id"]] for key in found["keys"]

@@ -310,7 +310,8 @@ def _error(item: JsonObject) -> str:
     width = f"± {error_in_words(item['half_width'])}"
     if item["unit"] == "rank":
         cell = error_in_words(item["resolution"])
-        return f"{width} rows in rank, of cells at most {cell} wide"
+        of = "" if cell == "0" else f", of cells at most {cell} wide"
+        return f"{width} rows in rank{of}"
     if item["unit"] in ("rows", "days", "days²"):
         return f"{width} {item['unit']}"
     return width
