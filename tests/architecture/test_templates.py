@@ -50,6 +50,18 @@ def test_a_template_computes_nothing() -> None:
         assert filters <= WRITING_FILTERS, template.name
 
 
+def test_a_time_has_its_zone() -> None:
+    """In a sentence; a time that is alone in its cell has the zone in the head of its
+    column.
+    """
+    alone = re.compile(r"\s*(<td[^>]*>)?{{ [a-z_.]+ \| minute }}(</td>)?")
+    for template in TEMPLATES:
+        for line in template.read_text("utf-8").splitlines():
+            if "| minute }}" in line and not alone.fullmatch(line):
+                ends = re.findall(r"\| minute }}(?: UTC)?", line)
+                assert all(end.endswith(" UTC") for end in ends), (template.name, line)
+
+
 def test_a_search_that_is_sent_whole_refuses_a_key_in_each_field_of_text() -> None:
     """The address of a search is logged by proxies: a key that was pasted there leaks.
     A form with ``data-live`` is sent while somebody types, before a browser checks it.

@@ -33,9 +33,12 @@ from tests.support.server import (
     worker,
 )
 
-WIDTHS = (360, 800, 1440)
+WIDTHS = (320, 360, 800, 1440)
+"""Pixels; 320 are a window of 1,280 at 400 %."""
 TOO_WIDE = """() => document.documentElement.scrollWidth <= innerWidth ? [] : [...document.querySelectorAll("body *")]
   .filter(part => part.getBoundingClientRect().right > innerWidth).map(part => part.outerHTML.slice(0, 200))"""
+CUT = """() => [...document.querySelectorAll("main td, main th, main dd")]
+  .filter(cell => cell.getBoundingClientRect().right > innerWidth).map(cell => cell.textContent.trim())"""
 VIOLATIONS = "async options => (await axe.run(options)).violations.map(violation => violation.id)"
 
 pytestmark = [
@@ -326,6 +329,36 @@ def test_an_upload_of_a_session_that_has_ended_is_said_to_have_no_effect(
 
 
 @pytest.mark.parametrize("idle_server", ["sqlite"], indirect=True)
+def test_a_name_without_a_blank_pushes_nothing_away(
+    browser: Browser, idle_server: Server
+) -> None:
+    name = secrets.token_hex(limits.MAX_DATASET_NAME_CHARS // 2)
+    sex = {"name": "s" * 120, "type": "categorical", "categories": ["f" * 120, "m"]}
+    schema = {"features": [sex], "label": {"name": "l" * 120, "classes": ["n", "y"]}}
+    partitions = [
+        {"name": "p" * 60, "kind": "column", "column": sex["name"]},
+        {"name": "q" * 60, "kind": "hash", "cells": 2},
+    ]
+    dataset = idle_server.declared(name=name, schema=schema, partitions=partitions)
+    page_of = f"/ui/datasets/{dataset['id']}"
+    with browser.new_context() as context:
+        page = _page(context, idle_server, [])
+        for path in (
+            page_of,
+            f"{page_of}/train?epsilon=1",
+            f"{page_of}/statistics/new",
+            f"/ui/ledger/{dataset['id']}",
+            f"/ui/ledger/{dataset['id']}/report",
+        ):
+            page.goto(f"{idle_server.url}{path}")
+            for width in WIDTHS:
+                page.set_viewport_size(ViewportSize(width=width, height=900))
+                assert page.evaluate(TOO_WIDE) == [], (path, width)
+        page.goto(f"{idle_server.url}/ui/datasets?name={name}")
+        assert page.evaluate(CUT) == []
+
+
+@pytest.mark.parametrize("idle_server", ["sqlite"], indirect=True)
 def test_the_theme_stays_as_it_was_switched(
     browser: Browser, idle_server: Server
 ) -> None:
@@ -406,10 +439,6 @@ def test_the_dashboard_works_below_a_path_prefix(
         expect(page.get_by_role("heading", level=1)).to_have_text("Sign in")
         assert page.url == f"{below.url}/ui/sign-in"
     assert complaints == []
-
-
-CUT = """() => [...document.querySelectorAll("main td, main th, main dd")]
-  .filter(cell => cell.getBoundingClientRect().right > innerWidth).map(cell => cell.textContent.trim())"""
 
 
 @pytest.mark.parametrize("idle_server", ["sqlite"], indirect=True)

@@ -100,7 +100,7 @@ def list_datasets(
 
 detail_pages = Router(prefix="/ui/datasets/{dataset}")
 
-_GRANTS = ["Key", "Role", "Since", "Given by", "Last use of key (UTC)"]
+_GRANTS = ["Key", "Role", "Since (UTC)", "Given by", "Last use of key (UTC)"]
 """The columns of the table of grants, for readers who may not change them."""
 _CHARS_OF_SECONDS = len("2040-01-02T03:04:05")
 _ALL = PageRequest(limit=limits.MAX_PAGE_SIZE)

@@ -7,6 +7,7 @@ from app.api.pages.home_view import budget_row, needs_of
 from app.api.pages.rendering import Visitor
 from app.api.pages.views import may_declare
 from app.api.requests import Router
+from app.core import limits
 from app.services import attention
 
 home_pages = Router()
@@ -20,7 +21,8 @@ def show_home(visit: Visitor) -> Response:
         "home",
         found=found,
         needs=needs_of(found),
-        n_decisions=len(found.approvals) + len(found.proposals),
+        decisions=[*found.approvals, *found.proposals],
+        most=limits.MAX_ATTENTION,
         budgets=list(map(budget_row, found.budgets)),
         may_declare=may_declare(visit.caller),
     )

@@ -127,7 +127,7 @@ class ShownProblem:
     """Why a request was refused.
 
     Attributes:
-        sentence: what is wrong; empty if the fields say it.
+        sentence: what is wrong; empty if the fields or the title say it.
         advice: what to do next, or nothing.
         largest_that_fits: the largest ε of a job that fits, if the budget is short.
         columns: columns of an upload that do not match the declaration.
@@ -145,9 +145,11 @@ def shown_problem(error: GrovekeeperError) -> tuple[int, ShownProblem]:
     """Return the status of a named error, and its problem."""
     body, row = problems.problem_of(error)
     wrong_fields = list(map(_wrong_field, body.get("errors", ())))
+    sentence = words.sentence(body["detail"])
+    is_said = "errors" in body or sentence == words.sentence(body["title"])
     return row.status, ShownProblem(
         title=body["title"],
-        sentence="" if "errors" in body else words.sentence(body["detail"]),
+        sentence="" if is_said else sentence,
         advice=_ADVICE.get(row.slug, ""),
         wrong_fields=wrong_fields,
         largest_that_fits=body.get("largest_that_fits"),

@@ -38,6 +38,7 @@ from app.core.errors import (
     ColumnProblem,
     InvalidRequest,
     NotFound,
+    NotWaiting,
     RowsInvalid,
     UnreadColumn,
 )
@@ -321,6 +322,20 @@ def test_what_needs_a_caller_is_said_in_words_with_the_amount() -> None:
     assert "by ben" in needs[2].sentence
     assert "by key_b" in needs[3].sentence
     assert [need.is_decision for need in needs] == [True, *[False] * 5]
+
+
+def test_a_list_that_may_be_cut_is_not_counted_as_whole() -> None:
+    parts: Any = _environment().get_template("parts.html").module
+    counted = [parts.number_of([0] * n, 20, "no") for n in (0, 19, 20, 25)]
+    assert counted == ["no", "19", "20 or more", "25 or more"]
+
+
+def test_a_problem_whose_title_says_everything_is_said_once() -> None:
+    shown = shown_problem(NotWaiting())[1]
+    assert (shown.title, shown.sentence) == (
+        "The job does not wait for a decision",
+        "",
+    )
 
 
 def _cells(*names: int) -> list[CellOut]:
