@@ -2,6 +2,7 @@
 quiet.
 """
 
+import re
 import secrets
 from collections.abc import Iterator
 from dataclasses import replace
@@ -326,6 +327,65 @@ def test_an_upload_of_a_session_that_has_ended_is_said_to_have_no_effect(
         page.get_by_role("button", name="Sign in").click()
         expect(page.locator("#file")).to_be_visible()
         assert page.url == f"{idle_server.url}{path}"
+
+
+@pytest.mark.parametrize("idle_server", ["sqlite"], indirect=True)
+def test_a_changed_quote_is_not_bought_before_its_answer(
+    browser: Browser, idle_server: Server
+) -> None:
+    """A charge is final, so the button of an earlier quote is off; what was typed beside
+    it stays.
+    """
+    dataset = idle_server.uploaded()["id"]
+    spend = re.compile("Train and spend")
+    with browser.new_context() as context:
+        page = _page(context, idle_server, [])
+        page.goto(
+            f"{idle_server.url}/ui/datasets/{dataset}/train?algorithm=mrf&epsilon=0.5"
+        )
+        page.get_by_label("Purpose").fill("compare with last year")
+        context.set_offline(True)
+        page.fill("#epsilon", "0.25")
+        expect(page.get_by_role("alert")).to_contain_text("does not answer")
+        expect(page.get_by_role("button", name=spend)).to_be_disabled()
+        context.set_offline(False)
+        page.fill("#epsilon", "0.2")
+        expect(page.get_by_role("button", name=spend)).to_have_text(
+            "Train and spend 0.2 ε"
+        )
+        expect(page.get_by_role("button", name=spend)).to_be_enabled()
+        expect(page.get_by_role("alert")).to_have_count(0)
+        expect(page.get_by_label("Purpose")).to_have_value("compare with last year")
+
+
+@pytest.mark.parametrize("idle_server", ["sqlite"], indirect=True)
+def test_a_form_of_a_session_that_has_ended_keeps_what_was_typed(
+    browser: Browser, idle_server: Server
+) -> None:
+    """A form that is sent by itself, and one with a button."""
+    path = f"/ui/datasets/{idle_server.declared()['id']}/access"
+    with browser.new_context() as context:
+        page = _page(context, idle_server, [])
+        session = context.cookies()
+        for form, field, act in (
+            ("/ui/datasets/new", "Name of the dataset", None),
+            (path, "Key", "Grant"),
+        ):
+            page.goto(f"{idle_server.url}{form}")
+            context.clear_cookies()
+            page.get_by_label(field, exact=True).fill("typed-before")
+            if act is not None:
+                page.get_by_role("button", name=act).click()
+            expect(page.get_by_role("alert")).to_contain_text("session has ended")
+            with context.expect_page() as opened:
+                page.get_by_role("link", name="Sign in in another tab").click()
+            expect(opened.value.get_by_role("heading", level=1)).to_have_text("Sign in")
+            expect(page.get_by_label(field, exact=True)).to_have_value("typed-before")
+            context.add_cookies(session)  # type: ignore[arg-type]
+        colleague = idle_server.caller().id
+        page.get_by_label("Key", exact=True).fill(colleague)
+        page.get_by_role("button", name="Grant").click()
+        expect(page.get_by_role("row").filter(has_text=colleague)).to_be_visible()
 
 
 @pytest.mark.parametrize("idle_server", ["sqlite"], indirect=True)

@@ -4,6 +4,10 @@
 
 const RETRY_MS = 3000;
 const PAUSE_MS = 300;
+const UNANSWERED = "The service does not answer. What you typed is still here: try again in a moment.";
+const TYPED = ".shell main form[method=post]:not([data-upload])";
+// Any key may read it, so it tells whether the session goes on.
+const OF_A_SESSION = document.currentScript.src.replace(/live\.js$/, "signer.pem");
 
 async function rendered(answer) {
   const isPage = (answer.headers.get("Content-Type") || "").startsWith("text/html");
@@ -50,12 +54,23 @@ function showWords(event) {
   if (output) output.textContent = part.dataset.words;
 }
 
+// Replaces a part of a page, but for what somebody typed there.
+function replacePart(part, fresh) {
+  const focused = part.contains(document.activeElement) && document.activeElement.id;
+  for (const field of part.querySelectorAll("input[id]:not([type=hidden])")) {
+    const same = fresh.querySelector(`#${CSS.escape(field.id)}`);
+    if (same) same.value = field.value;
+  }
+  part.replaceWith(fresh);
+  if (focused && document.getElementById(focused)) document.getElementById(focused).focus();
+}
+
 // Replaces every [data-part] by its namesake on another page,
 // and marks the fields whose problem is named there.
 function showParts(page) {
   for (const part of document.querySelectorAll("[data-part]")) {
     const fresh = page.getElementById(part.id);
-    if (fresh !== null && fresh.outerHTML !== part.outerHTML) part.replaceWith(fresh);
+    if (fresh !== null && fresh.outerHTML !== part.outerHTML) replacePart(part, fresh);
   }
   for (const problem of document.querySelectorAll(".problem[id]")) {
     const isWrong = problem.textContent.trim() !== "";
@@ -66,6 +81,39 @@ function showParts(page) {
   }
 }
 
+// Says at the end of a form why it was not sent, or nothing; with a link, where the session has ended.
+function say(form, words, signIn) {
+  let line = form.querySelector(":scope > [role=alert].problem");
+  if (line === null) {
+    line = document.createElement("p");
+    line.className = "problem";
+    line.setAttribute("role", "alert");
+    form.append(line);
+  }
+  line.textContent = words;
+  if (!signIn) return;
+  const link = document.createElement("a");
+  Object.assign(link, { href: signIn, target: "_blank", textContent: "Sign in in another tab" });
+  line.append("The session has ended. ", link, ", then go on here: what you typed is still here.");
+}
+
+// Whether a page of the session came; the form says so where none did.
+function isAnswered(form, answer) {
+  const isOver = answer !== null && answer.redirected;
+  const isLost = answer === null || answer.status >= 500;
+  say(form, isLost ? UNANSWERED : "", isOver && answer.url.split("?")[0]);
+  return !isOver && !isLost;
+}
+
+// Until the server has answered what stands in the form, nothing that it said of an earlier form can be sent.
+function markStale(isStale) {
+  for (const part of document.querySelectorAll("[data-part]")) {
+    if (isStale) part.setAttribute("aria-busy", "true");
+    else part.removeAttribute("aria-busy");
+    for (const button of part.querySelectorAll("button")) button.disabled = isStale;
+  }
+}
+
 // Sends a form as it stands whenever a field changes,
 // and shows the parts that the server renders for it.
 function keepLive(form) {
@@ -73,25 +121,44 @@ function keepLive(form) {
   const send = async () => {
     if (request) request.abort();
     request = new AbortController();
+    const { signal } = request;
     const body = new URLSearchParams(new FormData(form));
     const isQuery = form.method === "get";
     if (!isQuery) body.set("live", "1");
     const path = form.getAttribute("action") || location.pathname;
-    try {
-      const answer = await fetch(isQuery ? `${path}?${body}` : path, {
-        ...(isQuery ? {} : { method: "POST", body }), signal: request.signal,
-      });
-      const page = await rendered(answer);
-      if (page !== null) showParts(page);
-      if (isQuery) history.replaceState(null, "", `?${body}`);
-    } catch (error) {
-      if (error.name !== "AbortError") throw error;
+    const answer = await fetch(isQuery ? `${path}?${body}` : path, {
+      ...(isQuery ? {} : { method: "POST", body }), signal,
+    }).catch(() => null);
+    if (signal.aborted || !isAnswered(form, answer)) return;
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    if (signal.aborted) return;
+    if (page.querySelector("[data-part]") === null) {
+      say(form, (page.querySelector("h1") || page.body).textContent);
+      return;
     }
+    markStale(false);
+    showParts(page);
+    if (isQuery) history.replaceState(null, "", `?${body}`);
   };
   form.addEventListener("input", () => {
     clearTimeout(timer);
+    if (request) request.abort();
+    markStale(true);
     timer = setTimeout(send, PAUSE_MS);
   });
+}
+
+// Sends a form only where the session goes on and the service answers:
+// another page would take the place of what was typed.
+async function keepTyped(event) {
+  const form = event.target;
+  if (!form.matches(TYPED) || form.dataset.asked === "sent") return;
+  event.preventDefault();
+  if (form.dataset.asked) return;
+  form.dataset.asked = "now";
+  const answer = await fetch(OF_A_SESSION, { cache: "no-store" }).catch(() => null);
+  form.dataset.asked = isAnswered(form, answer) ? "sent" : "";
+  if (form.dataset.asked) form.requestSubmit(event.submitter);
 }
 
 // A slider that sets a number field on a logarithmic scale, to two significant digits.
@@ -182,6 +249,7 @@ document.addEventListener("DOMContentLoaded", () => {
   document.querySelectorAll("[data-events]").forEach(follow);
   for (const kind of ["pointerover", "focusin"]) document.addEventListener(kind, showWords);
   document.querySelectorAll("form[data-live]").forEach(keepLive);
+  document.addEventListener("submit", keepTyped);
   document.querySelectorAll("[data-logarithm-of]").forEach(slide);
   document.querySelectorAll("form[data-upload]").forEach(upload);
   document.querySelectorAll("[data-text-of]").forEach(readFile);
