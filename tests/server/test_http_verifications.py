@@ -68,9 +68,12 @@ def test_a_verification_reaches_to_its_checkpoint_and_says_what_came_since(
     _grow(idle_server, dataset)
     [shown] = _shown(idle_server, dataset)
     assert (shown["entries"], shown["entries_since"]) == (1, 1)
-    page = text_of(signed_in(idle_server, auditor).get(f"/ui/ledger/{dataset}"))
-    assert f"VERIFIED up to entry 1, as the auditor {shown['by_name']} states" in page
-    assert "1 entry since" in page
+    browser = signed_in(idle_server, auditor)
+    for place in ("ledger", "datasets"):
+        page = text_of(browser.get(f"/ui/{place}/{dataset}").raise_for_status())
+        said = f"VERIFIED up to entry 1, as the auditor {shown['by_name']} states"
+        assert said in page, place
+        assert "1 entry since" in page, place
 
 
 def test_only_an_auditor_states_a_verification(idle_server: Server) -> None:
