@@ -321,3 +321,12 @@ def test_a_place_counts_no_job_that_no_worker_would_take(
         queue.put_back(queue.leased(session, put_back), PutBack.NO_ROOM)
     [left] = _waiting(installation)
     assert left not in (taken.job_id, put_back.job_id)
+
+
+def test_as_many_places_are_told_as_are_asked_for(installation: Installation) -> None:
+    """Also where the jobs of one submitter have all of them."""
+    _enqueue(installation, "AAA", at=datetime.now(UTC) - A_MINUTE)
+    with installation.database.read() as session:
+        every = queue.first_in_order(session, most=3)
+        assert queue.first_in_order(session, most=2) == every[:2]
+    assert len(every) == 3

@@ -4,6 +4,7 @@ and receipts without rows.
 
 import asyncio
 import importlib.metadata
+import re
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
@@ -118,6 +119,18 @@ def test_a_name_without_a_store_fails(connection: Connection, tmp_path: Path) ->
         connection.rows(
             part, codes_of(plan(REQUESTS["mrf"], SCHEMA)), keep_unlabelled=False
         )
+
+
+def test_keys_of_shards_name_the_job_and_not_what_opens_its_rows(
+    connection: Connection, tmp_path: Path
+) -> None:
+    """Schedulers and workers log them."""
+    codes = codes_of(plan(REQUESTS["mrf"], SCHEMA))
+    rows = connection.rows(stored_part(tmp_path), codes, keep_unlabelled=False)
+    fleet = rows._parts.fleet
+    assert isinstance(fleet, DaskFleet)
+    for key in fleet._receipts:
+        assert re.fullmatch("rows-job-[0-9a-f]{64}", key)
 
 
 def test_every_file_of_a_part_is_divided_or_the_job_fails(
