@@ -311,7 +311,8 @@ def _create_private(path: Path) -> None:
         except FileExistsError:
             # ``access`` opens nothing
             if not path.is_file() or not os.access(path, os.R_OK | os.W_OK):
-                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES)) from None
+                reason = "it is no file that this account can read and write"
+                raise PermissionError(errno.EACCES, reason) from None
 
 
 def _set_up_sqlite(connection: sqlite3.Connection, _entry: ConnectionPoolEntry) -> None:

@@ -1,5 +1,6 @@
 """Settings of connections to a SQLite file."""
 
+import os
 import resource
 import sqlite3
 import stat
@@ -140,3 +141,14 @@ def test_a_file_that_cannot_be_a_database_is_refused(tmp_path: Path) -> None:
             InstallationError, match=f"the database file {path} cannot be opened"
         ):
             Database.open(f"sqlite:///{path}")
+
+
+def test_a_database_on_a_disk_that_is_read_only_is_not_called_a_lack_of_rights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``access`` says no for either reason, and for a folder in place of the file."""
+    path = tmp_path / "there.sqlite3"
+    path.touch()
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(InstallationError, match=r"no file that .* can read and write$"):
+        Database.open(f"sqlite:///{path}")

@@ -29,9 +29,6 @@ Scalar: TypeAlias = str | int | float | bool | None
 
 Feature: TypeAlias = Mapping[str, Any]
 """A feature of the public schema, as a model card shows it."""
-
-"""Between them a number is written without a power of ten."""
-
 _MISSING_TYPES = ("NAType", "NaTType")
 """Types of ``pandas.NA`` and ``pandas.NaT``, by name, because pandas may not be
 installed.
@@ -388,8 +385,8 @@ def _table_of_pandas(source: Any, features: Sequence[Feature]) -> Any:
         if array is None:
             # not from the error of the library, which quotes a cell
             raise TypeError(
-                f"column {name!r}: it has cells of several types, or numbers that Arrow "
-                "cannot hold, such as integers of more than 64 bits; make texts of them"
+                f"column {name!r}: it has cells of several types, or of a type that "
+                "Arrow cannot hold, such as integers of more than 64 bits; make texts of them"
             )
         columns[str(name)] = array
     return pyarrow.table(columns)
@@ -527,12 +524,19 @@ def _as_typed(batch: Any, schema: Any) -> Any:
 
 def kind_of_table(source: Any) -> Literal["pandas", "pyarrow"] | None:
     """The library of a table, if it is one of the two that this module reads itself."""
-    library = type(source).__module__.partition(".")[0]
-    if library == "pandas" and hasattr(source, "columns"):
+    libraries = _libraries(source)
+    if "pandas" in libraries and hasattr(source, "columns"):
         return "pandas"
-    if library == "pyarrow" and hasattr(source, "schema"):
+    if "pyarrow" in libraries and hasattr(source, "schema"):
         return "pyarrow"
     return None
+
+
+def _libraries(source: Any) -> set[str]:
+    """The libraries of a value's class and of its bases: a frame of geopandas is one of
+    pandas.
+    """
+    return {kind.__module__.partition(".")[0] for kind in type(source).__mro__}
 
 
 def kind_of(source: Any) -> Kind:
@@ -540,8 +544,7 @@ def kind_of(source: Any) -> Kind:
     table = kind_of_table(source)
     if table is not None:
         return table
-    library = type(source).__module__.partition(".")[0]
-    if library == "numpy" and getattr(source, "ndim", 0) == 2:
+    if "numpy" in _libraries(source) and getattr(source, "ndim", 0) == 2:
         return "numpy"
     if isinstance(source, Mapping):
         return "columns"

@@ -158,9 +158,7 @@ class Transport:
             ApiProblem: the service refused or failed.
             Unreachable: no answer after all attempts.
         """
-        with self.stream(request) as response:
-            response.read()
-        return response
+        return self._answered(request, stream=False)
 
     @contextmanager
     def stream(self, request: Request) -> Iterator[httpx.Response]:
@@ -170,7 +168,7 @@ class Transport:
             ApiProblem: the service refused or failed.
             Unreachable: no answer after all attempts.
         """
-        response = self._answered(request)
+        response = self._answered(request, stream=True)
         try:
             yield response
         except httpx.TransportError as error:
@@ -180,12 +178,12 @@ class Transport:
         finally:
             response.close()
 
-    def _answered(self, request: Request) -> httpx.Response:
+    def _answered(self, request: Request, *, stream: bool) -> httpx.Response:
         may_have_arrived = False
         for attempt in range(1, request.attempts + 1):
             last = attempt == request.attempts
             try:
-                response = self._http.send(self._build(request), stream=True)
+                response = self._http.send(self._build(request), stream=stream)
                 if response.is_success and not _is_page(response):
                     _warn_of_an_end(response)
                     return response

@@ -435,6 +435,31 @@ def test_rows_of_another_library_that_gives_a_stream_are_a_table(
     assert "view" not in str(written.schema)
 
 
+class FrameOfMaps(pd.DataFrame):
+    """A frame of a library that builds on pandas, as geopandas does."""
+
+
+class Distances(np.ndarray):  # type: ignore[type-arg]
+    """An array of a library that builds on NumPy."""
+
+
+def test_rows_of_a_library_that_builds_on_another_are_of_that_one(
+    tmp_path: Path,
+) -> None:
+    frame = FrameOfMaps(FRAME)
+    read = rows.read(frame, SCHEMA)
+    assert (read.kind, read.columns) == ("pandas", rows.read(FRAME, SCHEMA).columns)
+    answer = read.labels(LABELS, name="income")
+    assert list(answer.index) == list(FRAME.index), "answers keep the index"
+    frame["place"] = [object(), object()]
+    with pytest.raises(
+        TypeError, match=r"column 'place': .* of a type that Arrow cannot"
+    ):
+        rows.write_arrow(frame, tmp_path / "rows.arrow")
+    numbers = np.ones((1, 3)).view(Distances)
+    assert rows.kind_of(numbers) == "numpy"
+
+
 class OfWideIntegers:
     """As polars gives integers of 128 bits."""
 

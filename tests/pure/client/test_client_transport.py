@@ -127,6 +127,21 @@ def test_a_request_without_a_key_is_not_sent_again_once_it_may_have_arrived() ->
     assert len(service.requests) == 1
 
 
+def test_an_answer_that_breaks_off_is_asked_for_again_with_the_same_key() -> None:
+    def broken() -> Iterator[bytes]:
+        yield b'{"job_id": '
+        raise httpx.ReadError("x")
+
+    service = Service(httpx.Response(202, content=broken()), TRAINED)
+    assert service.client().train({}) == TRAINED.json()
+    first, second = service.keys()
+    assert first == second
+    service = Service(httpx.Response(201, content=broken()))
+    with pytest.raises(Unreachable, match="broke off"):
+        service.client().create_key("analyst", [])
+    assert len(service.requests) == 1, "a key would be made twice"
+
+
 def test_a_request_without_a_key_is_sent_again_if_it_never_left() -> None:
     service = Service(
         httpx.ConnectError("x"), httpx.Response(201, json={"id": "key_1"})
