@@ -207,7 +207,10 @@ def _taken(page: Page, url: str, shot: _Shot) -> bytes:
     """The picture of a page from its upper edge, or from a part of it: down to its end,
     or one screen of a phone.
     """
-    page.goto(f"{url}{shot.path}")
+    answer = page.goto(f"{url}{shot.path}")
+    # a picture of an error page would pass for one of the product
+    if answer is None or answer.status >= 500:
+        sys.exit(f"{shot.name}: {shot.path} is an internal error")
     if shot.act is not None:
         shot.act(page)
     top = (
