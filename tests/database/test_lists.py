@@ -1,24 +1,30 @@
 """Lists need a constant number of database queries, whatever the number of datasets."""
 
+import ast
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import pytest
 from sqlalchemy import event, inspect
+from sqlalchemy.orm import Session
 
+import app
 from app.access.grants import Principal
 from app.access.tables import KeyRow
 from app.core import limits
 from app.core.errors import InvalidRequest, NotFound, RoleMissing
 from app.datasets import catalog
+from app.jobs import queue
 from app.jobs.queue import JobFilter
 from app.jobs.states import JobState
 from app.jobs.tables import JobRow
-from app.ledger import admission, statements
+from app.ledger import admission, rules, statements
 from app.ledger.reservations import NewReservation
+from app.registry import models as registered
 from app.registry import releases as stored
 from app.registry.models import ModelFilter
 from app.registry.tables import ReleaseRow
@@ -559,6 +565,96 @@ def test_numbers_beside_lists_are_of_what_the_caller_sees(scene: Scene) -> None:
     (listed,) = show.list_datasets(scene.installation, OWNER, page).datasets
     assert (listed.id, listed.largest_that_fits) == (scene.dataset_id, "2.99")
     assert show.list_datasets(scene.installation, STRANGER, page).datasets == []
+
+
+Ask: TypeAlias = Callable[[Session, str, list[str] | None], object]
+
+
+def _is_listed(session: Session, _: str, seen: list[str] | None) -> bool:
+    try:
+        return bool(catalog.listed_id(session, "census", among=seen))
+    except NotFound:
+        return False
+
+
+OF_DATASETS: dict[str, Ask] = {
+    "queue.counts": lambda session, _, seen: any(
+        queue.counts(session, list(JobState), dataset_ids=seen).values()
+    ),
+    "queue.page": lambda session, _, seen: queue.page(
+        session, dataset_ids=seen, before=None, limit=1
+    ),
+    "queue.page_of_waiting": lambda session, _, seen: queue.page_of_waiting(
+        session, dataset_ids=seen, after=None, limit=1
+    ),
+    "models.page": lambda session, _, seen: registered.page(
+        session, dataset_ids=seen, before=None, limit=1
+    ),
+    "releases.page_of_evaluations": lambda session, model, seen: list(
+        stored.page_of_evaluations(
+            session, model_id=model, dataset_ids=seen, before=None, limit=1
+        )
+    ),
+    "releases.last_evaluations": lambda session, model, seen: stored.last_evaluations(
+        session, [model], seen
+    ),
+    "rules.proposed": lambda session, _, seen: rules.proposed(session, among=seen),
+    "catalog.page": lambda session, _, seen: list(
+        catalog.page(session, ids=seen, after=None, limit=1)
+    ),
+    "catalog.listed_id": _is_listed,
+}
+"""What is found on the datasets that a caller sees; ``None`` stands for all of them."""
+
+
+@on_one_database
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda it, by: show_jobs.count_jobs(it, by, "census"),
+        lambda it, by: show_jobs.list_jobs(
+            it, by, PageRequest(), JobFilter(dataset="census")
+        ),
+        lambda it, by: models.list_models(
+            it, by, PageRequest(), ModelFilter(dataset="census")
+        ),
+    ],
+    ids=["count of jobs", "jobs", "models"],
+)
+def test_a_filter_names_no_dataset_of_others(
+    scene: Scene, ask: Callable[[Installation, Principal], object]
+) -> None:
+    ask(scene.installation, OWNER)
+    with pytest.raises(NotFound):
+        ask(scene.installation, STRANGER)
+
+
+@on_one_database
+def test_who_sees_no_dataset_finds_nothing_of_any(scene: Scene) -> None:
+    _, model = evaluated(scene)
+    set_rules(scene, approval_above="0.001")
+    scene.submit_job(key="waits")
+    set_rules(scene, approval_above="0.002")
+    with scene.installation.database.read() as session:
+        found = {
+            name: tuple(bool(ask(session, model, seen)) for seen in (None, []))
+            for name, ask in OF_DATASETS.items()
+        }
+    assert found == dict.fromkeys(OF_DATASETS, (True, False))
+
+
+def test_every_query_that_may_be_of_all_datasets_is_asked() -> None:
+    folder = Path(app.__file__).parent
+    queries = {
+        f"{file.stem}.{node.name}"
+        for file in folder.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
+        for given in (*node.args.args, *node.args.kwonlyargs)
+        if given.arg in ("dataset_ids", "ids", "among")
+        and "None" in ast.unparse(given.annotation or given)
+    }
+    assert queries == OF_DATASETS.keys()
 
 
 def test_filters_leave_out_other_jobs(scene: Scene) -> None:
