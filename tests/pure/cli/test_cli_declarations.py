@@ -76,6 +76,14 @@ def test_a_declaration_is_read_from_standard_input(run: Run, service: Any) -> No
     assert service.body() == {"name": "census"}
 
 
+@pytest.mark.usefixtures("files")
+def test_rows_to_predict_are_read_from_standard_input(run: Run, tmp_path: Path) -> None:
+    typed = (tmp_path / "rows.csv").read_text()
+    done = run("predict", "md_1", "-", input=typed)
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout == run("predict", "md_1", "rows.csv").stdout
+
+
 def test_a_download_is_never_written_to_a_file_that_stands_for_a_stream(
     run: Run,
 ) -> None:

@@ -71,7 +71,11 @@ OF_LINES = (".jsonl", ".ndjson")
 
 
 def form_of(file: Path) -> str:
-    """The ending of a file of rows, without that of gzip."""
+    """The ending of a file of rows, without that of gzip; standard input is CSV, as
+    where rows are uploaded.
+    """
+    if file == Path("-"):
+        return ".csv"
     plain = file.with_suffix("") if file.suffix.lower() == ".gz" else file
     return plain.suffix.lower()
 
