@@ -82,6 +82,7 @@ MAX_ERASED_MEMBERS = 64
 # Entries of a ledger that an auditor's report verifies; for a longer ledger it names
 # the command.
 MAX_VERIFIED_ENTRIES = 10_000
+MAX_DUMMY_ROWS = 1_000  # Dummy rows that a page draws; the command line draws more
 MAX_JOBS_BEFORE = 100  # Jobs that are counted before a queued job; then "more than"
 MAX_VERIFICATIONS = 20  # Verifications that are shown of an account
 MAX_CHECKPOINT_CHARS = 4_096  # Characters of a checkpoint that an auditor states

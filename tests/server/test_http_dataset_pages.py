@@ -2,19 +2,24 @@
 grants, rules and population.
 """
 
+import io
 import re
 import secrets
 from typing import Any
 
 import pytest
 
+from app.core import limits
+from grovekeeper_client.dummies import DummyRows
 from tests.support.databases import on_one_idle_server
 from tests.support.estate import with_unit
 from tests.support.operations import EXTERNAL
 from tests.support.pages import hidden, section, signed_in, text_of
 from tests.support.server import (
+    CSV,
     Caller,
     Server,
+    csv_rows,
     declaration,
     new_idempotency_key,
     training,
@@ -449,3 +454,31 @@ def test_one_person_is_erased_from_a_dataset_by_form(idle_server: Server) -> Non
         f"/ui/datasets/{without}/erase-unit"
     )
     assert "no person can be found in it" in text_of(page)
+
+
+def test_dummy_rows_are_drawn_from_the_declaration_alone(
+    idle_server: Server,
+) -> None:
+    dataset = idle_server.declared(partitions=PARTITIONS)["id"]
+    predictor = idle_server.granted(dataset, "predictor")
+    browser = signed_in(idle_server, predictor)
+    path = f"/ui/datasets/{dataset}/dummy-rows"
+    drawn = browser.get(path)
+    assert drawn.status_code == 200, drawn.text
+    assert drawn.headers["content-type"].startswith("text/csv")
+    assert "dummy-rows.csv" in drawn.headers["content-disposition"]
+    facts = predictor.http.get(f"/datasets/{dataset}").json()
+    text = io.StringIO(newline="")
+    DummyRows(facts, 100, seed=0).write_csv(text)
+    assert drawn.text == text.getvalue(), "as the command line draws them"
+    before = browser.get(f"{path}?rows=3").text
+    idle_server.admin.http.post(
+        f"/datasets/{dataset}/rows", content=csv_rows(20), headers=CSV
+    ).raise_for_status()
+    assert browser.get(f"{path}?rows=3").text == before, "no row is read"
+    assert len(before.splitlines()) == 4
+    most = limits.MAX_DUMMY_ROWS
+    assert browser.get(f"{path}?rows={most}").status_code == 200
+    assert browser.get(f"{path}?rows={most + 1}").status_code == 422
+    stranger = signed_in(idle_server, idle_server.caller())
+    assert stranger.get(path).status_code == 404

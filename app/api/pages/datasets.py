@@ -2,6 +2,7 @@
 uploads of rows, and erasures.
 """
 
+import io
 import json
 from collections.abc import Mapping
 from operator import itemgetter
@@ -9,6 +10,7 @@ from pathlib import PurePath
 from typing import Annotated, Any, Literal, get_args
 
 from fastapi import Query, Response
+from fastapi.responses import PlainTextResponse
 from pydantic import BaseModel, Field
 
 from app.access.grants import MANAGE_DATASET, TRAIN, Role
@@ -26,7 +28,7 @@ from app.api.pages.dataset_view import (
 )
 from app.api.pages.forms import Form, acts, checked, person, read_file_form, typed, utc
 from app.api.pages.home_view import budget_row
-from app.api.pages.rendering import Visit, Visitor, if_permitted
+from app.api.pages.rendering import Visit, Visitor, as_file, if_permitted
 from app.api.pages.views import may_declare
 from app.api.requests import Body, Page, Router, checked_key, limited
 from app.api.streams import receive_upload
@@ -55,6 +57,7 @@ from app.wire.ledger import AccountBalance
 from app.wire.populations import JoinIn, PopulationOut
 from app.wire.rules import ProposedRules, RulesIn, RulesOut
 from app.wire.uploads import ErasureIn
+from grovekeeper_common.dummy_rows import DummyRows
 from grovekeeper_common.json_types import JsonMapping, JsonObject
 from grovekeeper_forests.errors import GrovekeeperError
 
@@ -155,6 +158,22 @@ def show_dataset(
         grid=None if balance is None else _grid(visit, balance, pair),
         population=population_of(visit, shown["population"]),
     )
+
+
+@detail_pages.get("/dummy-rows")
+@limited(work=Work.EXPORT)
+def download_dummy_rows(
+    visit: Visitor,
+    dataset: str,
+    rows: Annotated[int, Query(ge=1, le=limits.MAX_DUMMY_ROWS)] = 100,
+) -> Response:
+    """Download dummy rows as CSV, drawn from the declaration alone."""
+    facts = show.show_dataset(*visit.by, dataset).model_dump(by_alias=True)
+    text = io.StringIO(newline="")
+    # the same rows each time: nobody takes them for a sample
+    DummyRows(facts, rows, seed=0).write_csv(text)
+    file = PlainTextResponse(text.getvalue(), media_type="text/csv")
+    return as_file(file, "dummy-rows.csv")
 
 
 @detail_pages.get("/uploads")

@@ -13,7 +13,8 @@ from grovekeeper_client.jobs import Job
 from grovekeeper_client.models import Model, Quote, model_of
 from grovekeeper_client.rows import plain
 from grovekeeper_client.statistics import Statistics, statistics_of
-from grovekeeper_client.uploads import UploadOptions, as_file, declared_columns
+from grovekeeper_client.uploads import UploadOptions, as_file
+from grovekeeper_common.declared_columns import declared_columns
 from grovekeeper_common.declared_labels import labels_of
 from grovekeeper_common.json_types import JsonMapping, JsonObject
 

@@ -26,8 +26,9 @@ from grovekeeper_client.amounts import Amount, to_text
 from grovekeeper_client.datasets import Dataset
 from grovekeeper_client.errors import ApiProblem
 from grovekeeper_client.models import Model
-from grovekeeper_client.rows import Scalar, is_missing, plain
+from grovekeeper_client.rows import is_missing, plain
 from grovekeeper_client.service import Grovekeeper
+from grovekeeper_common.declared_columns import Columns, Scalar, write
 from grovekeeper_common.declared_labels import labels_of
 from grovekeeper_common.json_types import JsonMapping, JsonObject
 
@@ -250,7 +251,7 @@ class _PrivateForest(BaseEstimator, ABC):  # type: ignore[misc]
         self.n_features_in_ = len(self.model_.features)
         self.feature_names_in_ = np.array(self.model_.features, dtype=object)
 
-    def _numbers(self, X: Any, y: Any) -> tuple[JsonObject, uploads.Columns]:
+    def _numbers(self, X: Any, y: Any) -> tuple[JsonObject, Columns]:
         """Schema and columns of numbers between public bounds; sets the attributes that
         scikit-learn reads.
         """
@@ -336,7 +337,7 @@ class _PrivateForest(BaseEstimator, ABC):  # type: ignore[misc]
             )
         return self.model_.answer(X)
 
-    def _uploaded(self, schema: JsonMapping, columns: uploads.Columns) -> Dataset:
+    def _uploaded(self, schema: JsonMapping, columns: Columns) -> Dataset:
         """Declares a dataset in the population ``dataset`` and uploads the rows."""
         budget = {"accountant": "pure", "epsilon": str(self._limit())}
         if self.delta is not None:
@@ -354,7 +355,7 @@ class _PrivateForest(BaseEstimator, ABC):  # type: ignore[misc]
         with tempfile.TemporaryDirectory(prefix="grovekeeper-") as folder:
             file = Path(folder) / "rows.csv"
             with file.open("w", encoding="utf-8", newline="") as stream:
-                uploads.write(columns, stream)
+                write(columns, stream)
             declared.upload(file)
         return declared
 

@@ -14,6 +14,7 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+from grovekeeper_common.declared_columns import Feature, Scalar
 from grovekeeper_common.number_text import BLANKS, number_of, text_of_number
 from grovekeeper_common.text_cells import TYPES_OF_TEXT, is_mark, marks_of
 
@@ -25,10 +26,6 @@ _NEEDS_PYARROW = (
 
 Kind: TypeAlias = Literal["pandas", "pyarrow", "numpy", "columns", "mappings", "lists"]
 
-Scalar: TypeAlias = str | int | float | bool | None
-
-Feature: TypeAlias = Mapping[str, Any]
-"""A feature of the public schema, as a model card shows it."""
 _MISSING_TYPES = ("NAType", "NaTType")
 """Types of ``pandas.NA`` and ``pandas.NaT``, by name, because pandas may not be
 installed.

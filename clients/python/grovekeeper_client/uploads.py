@@ -7,25 +7,17 @@ import gzip
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from datetime import date
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, TextIO, TypeAlias, TypedDict
+from typing import Any, TypedDict
 
 from grovekeeper_client import rows
-from grovekeeper_client.rows import Feature, Scalar, cells, write_arrow
+from grovekeeper_client.rows import cells, write_arrow
 from grovekeeper_common import suspicions
-from grovekeeper_common.declared_labels import labels_of
+from grovekeeper_common.declared_columns import Columns, Feature, Scalar, label_column
 from grovekeeper_common.json_types import JsonMapping, JsonObject
 
-Columns: TypeAlias = dict[str, Sequence[Scalar | date]]
-"""PRIVATE cells by column; ``None`` is an empty cell."""
-
 _LABEL = "label"
-_MISSING = "MISSING"
-_OTHER = "OTHER"
-"""Cells of a partition that are no categories."""
-
 _FORMS = {
     b"\x1f\x8b": {"Content-Type": "text/csv", "Content-Encoding": "gzip"},
     b"PAR1": {"Content-Type": "application/vnd.apache.parquet"},
@@ -125,7 +117,7 @@ def by_schema(X: Any, y: Any, schema: JsonMapping) -> Columns:
     if y is None:
         raise ValueError("an upload requires y to be passed, but the target y is None")
     table = rows.read(X, schema)
-    labels = cells(_label_column(label), list(y))
+    labels = cells(label_column(label), list(y))
     if len(labels) != table.n_rows:
         raise ValueError(f"X has {table.n_rows} rows and y has {len(labels)}")
     empty: list[Scalar] = [None] * table.n_rows
@@ -134,60 +126,6 @@ def by_schema(X: Any, y: Any, schema: JsonMapping) -> Columns:
         for feature in schema["features"]
     }
     return {**columns, label["name"]: labels}
-
-
-def declared_columns(facts: JsonMapping) -> list[Feature]:
-    """The columns of a file of rows, but for the unit column: features, labels and
-    the columns of partitions, these two as columns of categories. A label that is cut
-    has numbers, and ``cuts``; one that is a number has numbers, and its bounds.
-
-    Args:
-        facts: answer of ``GET /datasets/{id}``.
-    """
-    schema = facts["schema"]
-    labels = list(map(_label_column, labels_of(schema)))
-    further = []
-    for partition in facts["partitions"]:
-        if partition["kind"] == "column" and not partition["feature"]:
-            cells = partition["cells"]
-            column = _of_categories(partition["column"], categories_of(cells))
-            further.append({**column, "missing": _MISSING in cells})
-    return [*schema["features"], *labels, *further]
-
-
-def _label_column(label: JsonMapping) -> JsonObject:
-    if label.get("cuts"):
-        return {"name": label["name"], "type": "numeric", "cuts": label["cuts"]}
-    if label.get("type") == "number":
-        return {**label, "type": "numeric"}
-    if label.get("type") == "integer":
-        return dict(label)
-    return _of_categories(label["name"], label["classes"])
-
-
-def _of_categories(name: str, categories: Sequence[str]) -> JsonObject:
-    return {"name": name, "type": "categorical", "categories": categories}
-
-
-def categories_of(cells: Sequence[str]) -> list[str]:
-    """The declared categories among the cells of a partition."""
-    return [cell for cell in cells if cell not in (_MISSING, _OTHER)]
-
-
-def write(columns: Columns, stream: TextIO) -> None:
-    """Writes columns as CSV with a header; numbers keep every digit."""
-    writer = csv.writer(stream)
-    writer.writerow(columns)
-    for row in zip(*columns.values(), strict=True):
-        writer.writerow(map(_text, row))
-
-
-def _text(cell: Scalar | date) -> str:
-    if cell is None:
-        return ""
-    if isinstance(cell, str | date):
-        return str(cell)
-    return repr(cell)
 
 
 def headers_of(file: Path) -> dict[str, str]:

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from app.services.datasets.check_file import OwnersFile, check_file
 from app.services.datasets.declaration_rules import read_partitions
 from app.wire.datasets import DatasetIn
-from grovekeeper_client.dummies import NOTE, DummyRows, declaration_like, not_alike
+from grovekeeper_client.dummies import DummyRows, declaration_like, not_alike
 from grovekeeper_client.uploads import headers_of
+from grovekeeper_common.dummy_rows import NOTE
 from grovekeeper_forests.data.schema import Schema
 from tests.support.chance import examples
 
@@ -228,7 +229,7 @@ def test_a_file_gets_its_name_when_it_is_complete(
     def full(*_: object) -> None:
         raise OSError("no space left")
 
-    monkeypatch.setattr("grovekeeper_client.uploads.write", full)
+    monkeypatch.setattr("grovekeeper_common.dummy_rows.write", full)
     with pytest.raises(OSError, match="no space"):
         rows.write(file)
     assert not list(tmp_path.iterdir())

@@ -14,8 +14,8 @@ import pytest
 
 from app.services import arrow_tables
 from grovekeeper_client import rows
-from grovekeeper_client.rows import Feature
 from grovekeeper_client.uploads import as_file
+from grovekeeper_common.declared_columns import Feature
 
 SCHEMA: dict[str, Any] = {
     "features": [

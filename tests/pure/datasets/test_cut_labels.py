@@ -17,6 +17,7 @@ from app.datasets.fingerprints import RowHash
 from app.datasets.upload_bodies import BodyForm, Dialect
 from app.services.datasets.check_file import OwnersFile, check_file
 from grovekeeper_client import uploads
+from grovekeeper_common.declared_columns import write
 from grovekeeper_forests.data.schema import Schema
 from grovekeeper_forests.estimators import RandomPrivateForest
 from tests.support.columnar import body_of
@@ -110,7 +111,7 @@ def test_the_client_sends_numbers(ingest: Ingestion) -> None:
     frame = pd.DataFrame({"age": [40] * len(DAYS)})
     columns = uploads.by_schema(frame, pd.Series(DAYS), SCHEMA.to_json())
     stream = io.StringIO(newline="")
-    uploads.write(columns, stream)
+    write(columns, stream)
     assert _codes(ingest, stream.getvalue()) == CODES
 
 

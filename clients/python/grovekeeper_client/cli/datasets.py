@@ -43,6 +43,7 @@ from grovekeeper_client.errors import ApiProblem, Unreachable
 from grovekeeper_client.uploads import read_header
 from grovekeeper_common import durable_files
 from grovekeeper_common.declared_labels import labels_of, number_in_words
+from grovekeeper_common.dummy_rows import NOTE
 from grovekeeper_common.json_types import JsonMapping, JsonObject
 from grovekeeper_common.limit_words import limit_in_words
 from grovekeeper_common.number_text import number_of
@@ -649,11 +650,11 @@ def dummy(
         unlike = dummies.not_alike(facts)
     written = {"columns": drawn.columns} if file is None else {"output": str(file)}
     notes = {"not_alike": unlike} if unlike else {}
-    output.answer({"note": dummies.NOTE, "rows": rows, **notes, **written})
+    output.answer({"note": NOTE, "rows": rows, **notes, **written})
     if file is None:
         drawn.write_csv(sys.stdout)
     # on standard error, so that the rows alone can be piped
-    for sentence in (dummies.NOTE, *unlike):
+    for sentence in (NOTE, *unlike):
         output.complain(sentence)
     if file is not None:
         like = options.declaration or "LIKE.json"
