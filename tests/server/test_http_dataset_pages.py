@@ -11,6 +11,7 @@ import pytest
 
 from app.core import limits
 from grovekeeper_client.dummies import DummyRows
+from grovekeeper_common.job_words import place_in_words
 from tests.support.databases import on_one_idle_server
 from tests.support.estate import with_unit
 from tests.support.operations import EXTERNAL
@@ -382,7 +383,8 @@ def test_a_page_of_a_queued_job_says_why_no_worker_may_start_it(
     dataset = idle_server.uploaded()["id"]
     job = idle_server.submitted(dataset, epsilon="0.125").json()["job_id"]
     browser = signed_in(idle_server, idle_server.granted(dataset, "analyst"))
-    assert "It waits for a worker." in browser.get(f"/ui/jobs/{job}").text
+    before = idle_server.admin.http.get(f"/jobs/{job}").json()["jobs_before"]
+    assert place_in_words(before)[1:] in browser.get(f"/ui/jobs/{job}").text
     rules = {
         "largest_job": None,
         "approval_above": None,
@@ -394,7 +396,8 @@ def test_a_page_of_a_queued_job_says_why_no_worker_may_start_it(
         f"/datasets/{dataset}/rules", json=rules
     ).raise_for_status()
     page = browser.get(f"/ui/jobs/{job}").text
-    assert "It waits for a worker." not in page
+    assert " before it" not in page
+    assert "Workers take it next" not in page
     assert (
         "A dataset that it reads is frozen, and it starts once an owner or an admin has ended the freeze."
         in page
