@@ -57,9 +57,10 @@ def notes() -> Dataset:
 @pytest.mark.parametrize("factor", [1, 20, 1_000])
 def test_a_table_is_learned_whatever_its_bounds_are(factor: int) -> None:
     wide = wide_bounds.widened(notes(), factor)
-    asked = task(wide.name, "1")
+    asked = task(wide.name, "4")
 
     assert wide_bounds.is_fine(wide, asked)
+    # 0.95 to 0.96 on average, and eight deviations from what is asserted
     assert wide_bounds.accuracy(wide, asked, Grid.FINE) > 0.85
 
 
