@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import func, or_, select, update
 from sqlalchemy.orm import Session
@@ -42,7 +42,7 @@ Value = TypeVar("Value")
 # not. macOS has no CLOCK_BOOTTIME; its CLOCK_MONOTONIC_RAW is mach_continuous_time,
 # which counts them (clock_gettime(3): only the CLOCK_UPTIME clocks stop). Python's
 # time.monotonic() stops on both systems.
-_CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC_RAW)
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC_RAW)
 _SHARE_OF_WAIT = 0.95
 """Life of an entry as a share of the wait, because the clocks of two machines run at
 slightly different rates.

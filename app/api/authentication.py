@@ -13,7 +13,7 @@ from contextlib import suppress
 from contextvars import Context
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from fastapi import Request, Response
 from itsdangerous import BadSignature, URLSafeTimedSerializer
@@ -60,9 +60,9 @@ _RELEASED_MODEL = re.compile(
 )
 """Released models: post-processing, served even if the ledger contradicts its heads."""
 
-PREDICT: Final = "/models/{model_id}/predict"
-INFER: Final = "/v2/models/{model_id}/infer"
-INFER_BY_VERSION: Final = "/v2/models/{model_id}/versions/{version_id}/infer"
+PREDICT = "/models/{model_id}/predict"
+INFER = "/v2/models/{model_id}/infer"
+INFER_BY_VERSION = "/v2/models/{model_id}/versions/{version_id}/infer"
 COOKIE = "grovekeeper"
 """The name of the cookie on this machine. Elsewhere it has the prefix ``__Host-``: a
 browser then takes it over HTTPS from this host alone, so that no neighbour below the

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import app
 import grovekeeper_common
@@ -44,12 +44,12 @@ _INHERITED = (
 
 PROVIDER_PREFIXES = ("AWS_", "AZURE_", "GOOGLE_", "SSL_CERT_")
 
-TERMINAL_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+TERMINAL_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """What service managers and terminals send to end a program; a terminal sends the last
 two to all its processes.
 """
 
-_PATH: Final = tuple(sys.path)
+_PATH = tuple(sys.path)
 """Where libraries are, before any of them adds a folder."""
 
 Result = TypeVar("Result")

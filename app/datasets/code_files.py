@@ -18,7 +18,6 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
 from itertools import accumulate
 from types import TracebackType
-from typing import Final
 
 import numpy as np
 
@@ -29,17 +28,17 @@ from app.datasets import row_files
 from grovekeeper_forests.data.coded_rows import CodedBlock
 from grovekeeper_forests.data.encoding import Encoding
 
-FEWEST_ROWS: Final = 2**16
+FEWEST_ROWS = 2**16
 """Codes of fewer rows are not stored: reading their values takes less than a tenth of a
 second.
 """
 
-MAX_FILES: Final = 3
+MAX_FILES = 3
 """Most files of codes of one upload, for example those of both public grids and of the
 forests with public bins.
 """
 
-_PURPOSE: Final = b"grovekeeper/codes/1"
+_PURPOSE = b"grovekeeper/codes/1"
 
 
 def file_of(rows: SealedFile, rows_id: bytes, public: Encoding) -> SealedFile | None:

@@ -17,25 +17,24 @@ The declaration says what the column holds, and the account's opening entry fixe
 import re
 import unicodedata
 from collections.abc import Iterator
-from typing import Final
 
 import numpy as np
 
 from grovekeeper_common.json_types import JsonMapping
 from grovekeeper_forests.array_types import UInt64Array
 
-TEXT: Final = "text"
-INTEGER: Final = "integer"
-RAW: Final = "raw"
+TEXT = "text"
+INTEGER = "integer"
+RAW = "raw"
 
-PLAIN_INTEGER: Final = "^(?:0|[1-9][0-9]*)$"
+PLAIN_INTEGER = "^(?:0|[1-9][0-9]*)$"
 """For RE2 and, with ``fullmatch``, for Python: ``$`` of Python alone allows a line
 break.
 """
 
 # The signs that Unicode lets a program ignore when it shows a text
 # (Default_Ignorable_Code_Point), and controls.
-_INVISIBLE: Final = re.compile(
+_INVISIBLE = re.compile(
     "[\u0000-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
     "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
     "\U000e0000-\U000e0fff]"
@@ -43,11 +42,11 @@ _INVISIBLE: Final = re.compile(
 
 # A table with a gap makes 17.0 of 17, R writes 1e+05 for 100000, and spreadsheets write
 # 1.23E+05 and 4,711.
-_NUMBER: Final = re.compile(
+_NUMBER = re.compile(
     r"(?P<sign>[+-]?)(?P<whole>[0-9]+|[0-9]{1,3}(?:[,' ][0-9]{3})+)(?:\.(?P<part>[0-9]*))?"
     r"(?:[eE](?P<power>[+-]?[0-9]{1,4}))?"
 )
-_BETWEEN_THOUSANDS: Final = ",' "
+_BETWEEN_THOUSANDS = ",' "
 _WIDEST = 20
 """Digits or characters up to which leading zeros are looked for."""
 

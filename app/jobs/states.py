@@ -8,7 +8,6 @@ to ``queued`` if its lease ends before its charge, or if its worker cannot run i
 """
 
 from enum import StrEnum
-from typing import Final
 
 
 class JobState(StrEnum):
@@ -75,7 +74,7 @@ UNFINISHED = (JobState.WAITING, JobState.QUEUED, JobState.RUNNING)
 ENDED = (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED)
 """States that never change."""
 
-PREPARING: Final = -1
+PREPARING = -1
 """Number of finished trees while the process of a running job compiles code and loads
 modules, before it reads rows.
 """

@@ -33,7 +33,6 @@ from collections.abc import Callable
 from concurrent.futures import wait
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
 
 from app.core import limits, stamps
 from app.core.dask_cluster import DaskCluster
@@ -46,10 +45,10 @@ from app.services.execution.run_job import CodeChanged, CodeNotLoaded, JobFailed
 from app.services.jobs.task import JobTask, Needs
 from grovekeeper_forests.threads import begun
 
-WAIT_S: Final = 600.0
+WAIT_S = 600.0
 """Longest time that a child waits for a job."""
 
-LOADED: Final = b"."
+LOADED = b"."
 """What a child writes when it has loaded its code, and when it could use what a job
 needs.
 """
@@ -305,7 +304,7 @@ def _begin_to_look(cluster: DaskCluster) -> "subprocess.Popen[bytes]":
         raise CannotRun(PutBack.CANNOT_LOAD, sentence) from None
 
 
-CHILDREN: Final = Children()
+CHILDREN = Children()
 """The children of this process, which runs one worker."""
 
 

@@ -4,19 +4,19 @@ records, one for each number, with its place on up to three axes.
 
 from collections.abc import Iterator, Sequence
 from itertools import chain, repeat
-from typing import Any, Final
+from typing import Any
 
 from app.core import csv_text
 from app.wire.statistics import StatisticsTableOut
 from grovekeeper_common.statistic_words import conditions_in_words
 from grovekeeper_forests.releases.statistics.tables import MAX_AXES
 
-_PLACES: Final = [
+_PLACES = [
     (f"{name}_{axis}", str)
     for axis in range(1, MAX_AXES + 1)
     for name in ("by", "cell")
 ]
-_COLUMNS: Final = dict[str, type](
+_COLUMNS = dict[str, type](
     [
         ("table", int),
         ("statistic", str),

@@ -6,14 +6,13 @@ import math
 import re
 import sys
 from decimal import Decimal
-from typing import Final
 
-NUMBER: Final = (
+NUMBER = (
     r"(?i)^[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf|infinity|nan)$"
 )
-NAN: Final = r"(?i)^[+-]?nan$"
-LIKE_NUMBER: Final = r"^[-+0-9.,'eE \t]*[0-9][-+0-9.,'eE \t]*$"
-BLANKS: Final = " \t"
+NAN = r"(?i)^[+-]?nan$"
+LIKE_NUMBER = r"^[-+0-9.,'eE \t]*[0-9][-+0-9.,'eE \t]*$"
+BLANKS = " \t"
 """Around a number, they do not count."""
 _LEAST_PLAIN = 1e-6
 _FIRST_WITH_POWER = 1e21

@@ -23,12 +23,11 @@ import shutil
 import stat
 import tempfile
 from pathlib import Path
-from typing import Final
 
-VARIABLE: Final = "NUMBA_CACHE_DIR"
+VARIABLE = "NUMBA_CACHE_DIR"
 
-_PACKAGE: Final = Path(__file__).resolve().parent
-_COMPILED: Final = ("kernels/compiled", "noise")
+_PACKAGE = Path(__file__).resolve().parent
+_COMPILED = ("kernels/compiled", "noise")
 """The folders with compiled functions."""
 
 

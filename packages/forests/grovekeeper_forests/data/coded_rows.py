@@ -41,7 +41,7 @@ from grovekeeper_forests.data.sanitiser import SanitisedColumns, SanitisedRows
 from grovekeeper_forests.data.schema import Schema
 from grovekeeper_forests.threads import begun
 
-HISTOGRAMS: Final = frozenset({"class_histogram", "joint_histogram"})
+HISTOGRAMS = frozenset({"class_histogram", "joint_histogram"})
 """Methods of parts whose sums may be larger than the rows of a part. They take
 ``onto``, the sums of other parts or ``None``, add to it, and return it.
 """
@@ -108,14 +108,14 @@ class DistributedRows(Protocol):
         """
 
 
-MAX_CODES: Final = 2**16
+MAX_CODES = 2**16
 """Codes of a column fit into two bytes."""
 
-_NINE_BITS: Final = 512
+_NINE_BITS = 512
 
-_BYTE: Final = 256
+_BYTE = 256
 
-_NINTH_BIT: Final = 9
+_NINTH_BIT = 9
 
 
 @dataclass(frozen=True, repr=False)
@@ -346,7 +346,7 @@ def _tables(public: Encoding, encoding: Encoding) -> list[UInt8Array]:
     return tables
 
 
-PART_ROWS: Final = 2**17
+PART_ROWS = 2**17
 """Rows of a part: its codes fit into the cache of a processor, and the work on a part
 outweighs a call of a loop.
 """
@@ -426,7 +426,7 @@ class RowParts:
         return RowParts(made_of(self.parts, make))
 
 
-MAX_THREADS: Final = 16
+MAX_THREADS = 16
 """Most threads of one job; each needs memory for a copy of the sums."""
 
 Part = TypeVar("Part")

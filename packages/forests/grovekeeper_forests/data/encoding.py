@@ -21,7 +21,6 @@ from fractions import Fraction
 from functools import lru_cache
 from itertools import combinations
 from math import floor
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -459,19 +458,19 @@ def to_numbers(feature: Feature, column: Float64Array | Int32Array) -> Float64Ar
     return codes
 
 
-_EVERY_CODE: Final = np.arange(256, dtype=np.uint8)
+_EVERY_CODE = np.arange(256, dtype=np.uint8)
 
 Pair = tuple[int, int]
 """Two features, by index."""
 
-MAX_ORDERED: Final = 32
+MAX_ORDERED = 32
 """Ordered columns of a schema whose pairs are tabulated: at most 496 pairs, 992
 columns.
 """
 
-MAX_PLACES: Final = 32
+MAX_PLACES = 32
 
-COLUMNS_PER_PAIR: Final = 2
+COLUMNS_PER_PAIR = 2
 """The sum, then the difference of the two features."""
 
 

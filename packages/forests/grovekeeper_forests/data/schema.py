@@ -10,7 +10,7 @@ import math
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal, cast, get_args
+from typing import Literal, cast, get_args
 
 from grovekeeper_forests import limits
 from grovekeeper_forests.data.days import date_of, day_of
@@ -96,13 +96,13 @@ class Feature:
         return result
 
 
-NUMBER: Final = "number"
-INTEGER: Final = "integer"
+NUMBER = "number"
+INTEGER = "integer"
 """The types of a label whose cells are numbers that a forest predicts: any, or whole
 ones.
 """
 
-TARGET_STEPS: Final = 2**30
+TARGET_STEPS = 2**30
 """A label that is a number is stored as a whole number of such parts of its range."""
 
 

@@ -5,7 +5,7 @@ so the range of every array that indexes another array is checked first. No erro
 message contains a value.
 """
 
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -15,15 +15,15 @@ from grovekeeper_forests.array_types import BoolArray, Int32Array, UInt8Array
 Splits = tuple[Int32Array, UInt8Array, BoolArray]
 """Feature, threshold and equality of nodes; of a tree, in heap order."""
 
-MAX_FEATURES: Final = 2**16 - 1
+MAX_FEATURES = 2**16 - 1
 """A split's feature has two bytes in the loops."""
 
-UNIT_BITS: Final = 31
+UNIT_BITS = 31
 """Values of the exponential function are integers in units of 2^-31, in the tables of
 boosting and in its loops.
 """
 
-FINE_BITS: Final = 12
+FINE_BITS = 12
 """Low bits of a score that the fine table resolves; the coarse table has steps of 2^-4."""
 
 

@@ -11,7 +11,7 @@ a row changes no other row's weight.
 from decimal import Decimal, localcontext
 from functools import cache, lru_cache
 from types import ModuleType
-from typing import Final, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -30,10 +30,10 @@ from grovekeeper_forests.kernels.arrays import (
     require_range,
 )
 
-SCORE_BITS: Final = 16
+SCORE_BITS = 16
 """Scores are integers in units of 2^-16."""
 
-COARSE_STEPS: Final = 352
+COARSE_STEPS = 352
 """The coarse table ends at exp(−22) < 2^-31; smaller values are 0."""
 
 _DIGITS = 30
@@ -75,7 +75,7 @@ def _table(n_entries: int, steps_per_unit: int) -> UInt64Array:
     return table
 
 
-UNIT: Final = 256
+UNIT = 256
 """The largest weight of a row: weights are integers in units of 1/256."""
 
 
@@ -115,16 +115,16 @@ def _exponentials() -> tuple[Int64Array, Int64Array]:
     return coarse.astype(np.int64), fine.astype(np.int64)
 
 
-MAX_DEPTH: Final = 16
+MAX_DEPTH = 16
 """Largest depth of a tree: its arrays then have 2^16 entries."""
 
-MASK_WORDS: Final = 4
+MASK_WORDS = 4
 """Words of 64 bits in a node's mask: one bit per code, set if the code goes right."""
 
-PROBABILITY_BITS: Final = 24
+PROBABILITY_BITS = 24
 """Probabilities of rows are integers in units of 2^-24."""
 
-LARGEST_SQUARED_LENGTH: Final = 2**46
+LARGEST_SQUARED_LENGTH = 2**46
 """Largest C²: μ² = 1/4 per tree, more than a sensible budget pays for; sums over 2^31
 rows stay inside 63 bits.
 """
@@ -192,11 +192,11 @@ def gradients(scores: Int64Array, y: Int32Array, limits: GradientLimits) -> Int3
     return result
 
 
-LARGEST_CLIP: Final = 2**28
+LARGEST_CLIP = 2**28
 """Largest clip of a number's gradient: 16 spreads."""
 
 
-LARGEST_CODE: Final = 2**30
+LARGEST_CODE = 2**30
 """The largest code of a number: of so many equal parts of its range, all of them."""
 
 

@@ -4,7 +4,6 @@ results are PRIVATE.
 
 from functools import cache
 from types import ModuleType
-from typing import Final
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from grovekeeper_forests.kernels.arrays import (
     require_splits,
 )
 
-MAX_TOTAL: Final = 2**39
+MAX_TOTAL = 2**39
 """Upper bound, exclusive, on the sum of a vector of weights: 2³¹ rows of weight 256,
 more than a dataset may have.
 """

@@ -9,7 +9,6 @@ only a mechanism may read them.
 import math
 from functools import cache
 from types import ModuleType
-from typing import Final
 
 import numpy as np
 
@@ -77,15 +76,15 @@ def descend(
     return child
 
 
-MAX_CELLS: Final = 2**32
+MAX_CELLS = 2**32
 """Most cells of one histogram: 32 GiB of counts, far above the limit of plans; cell
 numbers stay inside 32 bits.
 """
 
 # makes a loop treat no column's codes as nodes
-_NO_CODES: Final = np.zeros(0, dtype=np.uint8)
+_NO_CODES = np.zeros(0, dtype=np.uint8)
 
-_UNWEIGHTED: Final = np.zeros(0, dtype=np.uint16)  # makes a loop add 1 for every row
+_UNWEIGHTED = np.zeros(0, dtype=np.uint16)  # makes a loop add 1 for every row
 
 
 def no_sums(*shape: int, n_bins: Int32Array) -> Int64Array:

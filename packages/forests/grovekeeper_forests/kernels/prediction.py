@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +27,7 @@ from grovekeeper_forests.array_types import (
 )
 from grovekeeper_forests.kernels.arrays import require, require_range, require_splits
 
-BLOCK: Final = 2**16
+BLOCK = 2**16
 """Rows whose values are copied at once: at most 512 KiB per column."""
 
 
@@ -172,7 +171,7 @@ class CodeSums:
         return sums
 
 
-_SETS_AT_ONCE: Final = 2**14  # sets of codes whose bits are in memory at once: 4 MiB
+_SETS_AT_ONCE = 2**14  # sets of codes whose bits are in memory at once: 4 MiB
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,7 +22,7 @@ about rows.
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -37,7 +37,7 @@ from grovekeeper_forests.privacy.partitions import (
 )
 from grovekeeper_forests.privacy.scope import WHOLE, Cell, JointCell, Scope
 
-_NO_RANK: Final = 2**62
+_NO_RANK = 2**62
 """Above every rank and every sum of amounts that fit into 64 bits with a sign."""
 # measured: additions of 64-bit integers in the time of one of Python's
 _SLOWNESS_OF_OBJECTS = 512
