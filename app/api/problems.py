@@ -529,7 +529,7 @@ def _located(item: JsonMapping) -> errors.FieldProblem:
     )
 
 
-def _accepted(context: Mapping[str, Any]) -> tuple[str, ...]:
+def _accepted(context: JsonMapping) -> tuple[str, ...]:
     """What a rule accepts: the choices of a literal, its bounds, or a form. All come
     from the rule, not the input.
     """

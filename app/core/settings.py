@@ -132,7 +132,7 @@ def _setting(
     meaning: str,
     read: Callable[[str], object] = str,
     *,
-    worker: bool,
+    worker: bool = False,
     secret: bool = False,
     is_required: bool = False,
 ) -> Any:
@@ -190,34 +190,31 @@ class Settings:
         "Address for `grovekeeper db upgrade`, as the PostgreSQL role that owns the tables. "
         "When unset, `GROVEKEEPER_DATABASE_URL` is used.",
         secret=True,
-        worker=False,
     )
     admin_key: str | None = _setting(
         "",
         "The first admin key, `<id>.<secret>`. When unset, `serve` generates one on its first start.",
         secret=True,
-        worker=False,
     )
     workers: int = _setting(
         "1",
         "Worker processes that `serve` starts, 0 to 256; 0 leaves jobs to other machines.",
         int,
-        worker=False,
     )
     host: str = _setting(
         "127.0.0.1",
         "Address that the API listens on. A proxy provides TLS.",
-        worker=False,
     )
     port: int = _setting(
-        "8731", "Port that the API listens on; 0 picks a free one.", int, worker=False
+        "8731",
+        "Port that the API listens on; 0 picks a free one.",
+        int,
     )
     path_prefix: str | None = _setting(
         "",
         "Path below which a reverse proxy serves the service, and which it removes from requests: `/grovekeeper` for "
         "`https://host/grovekeeper/`. Links, redirects and `Location` begin with it. At most "
         f"{limits.MAX_PATH_PREFIX_CHARS} characters.",
-        worker=False,
     )
     lease_ttl_s: int = _setting(
         str(limits.LEASE_TTL_S),
@@ -244,21 +241,18 @@ class Settings:
         "Networks that webhooks may reach although they are not public, also without TLS, separated by commas: "
         "`10.1.0.0/16`. With `none`, webhooks reach public addresses only, over TLS.",
         _read_networks,
-        worker=False,
     )
     otlp_endpoint: str | None = _setting(
         "",
         "Address of an OpenTelemetry collector for spans of requests, OTLP over HTTP: `https://…/v1/traces`. Needs the "
         "extra `otel`. When unset, there are no spans.",
         _read_endpoint,
-        worker=False,
     )
     security_contact: str | None = _setting(
         "",
         "Where people report a weakness of this installation: `mailto:security@example.org`, or an `https://` "
         "address. `/.well-known/security.txt` names it (RFC 9116). When unset, that path is 404.",
         _read_contact,
-        worker=False,
     )
     dask_scheduler: str | None = _setting(
         "",
@@ -325,47 +319,43 @@ class Settings:
     oidc_issuer: str | None = _setting(
         "",
         "The `iss` claim of the tokens that are accepted beside keys. When unset, keys alone are accepted.",
-        worker=False,
     )
     oidc_audience: str | None = _setting(
-        "", "The only audience in the `aud` claim of a token.", worker=False
+        "",
+        "The only audience in the `aud` claim of a token.",
     )
     oidc_jwks: str | Path | None = _setting(
         "",
         "The public keys of the identity provider, a JSON Web Key Set: an `https://` address (on this machine also "
         "`http://`), or a file. When unset, `<issuer>/.well-known/openid-configuration` names their address.",
         _read_location,
-        worker=False,
     )
     oidc_max_lifetime_s: int = _setting(
         "3600",
         "Largest number of seconds from the issue of a token to its expiry, 60 to 86,400. A token is believed until it "
         "ends, whatever the provider revokes meanwhile.",
         int,
-        worker=False,
     )
     oidc_roles_claim: str = _setting(
-        "roles", "The claim that names roles: a text, or a list of texts.", worker=False
+        "roles",
+        "The claim that names roles: a text, or a list of texts.",
     )
     oidc_roles: Mapping[str, str] = _setting(
         "{}",
         'Global roles by value of that claim, as a JSON object: `{"stewards": "owner"}`. The roles are '
         f"{', '.join(GLOBAL_ROLES)}; other values of the claim give no role.",
         _read_roles,
-        worker=False,
     )
     url: str = _setting(
         "http://127.0.0.1:8731",
         "Address of the service that the client commands use.",
         str.strip,
-        worker=False,
     )
     api_key: str | None = _setting(
         "",
         "The key that the client commands send. When unset, they read `<home>/admin.key`.",
         str.strip,
         secret=True,
-        worker=False,
     )
 
     def __post_init__(self) -> None:

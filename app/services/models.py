@@ -286,7 +286,7 @@ def _summaries(
     names = grants.names_on_datasets(session, principal, submitters)
     summaries = []
     for row, trained in listed:
-        of_job: dict[str, Any] = dict.fromkeys(_OF_JOB)
+        of_job: JsonObject = dict.fromkeys(_OF_JOB)
         if trained is not None:
             part = trained.part
             of_job |= {

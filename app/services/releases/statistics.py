@@ -243,7 +243,7 @@ def _summary(row: ReleaseRow) -> StatisticsSummary:
     return StatisticsSummary(job_id=row.job_id, **head(row), **_names(row))
 
 
-def _names(row: ReleaseRow) -> dict[str, Any]:
+def _names(row: ReleaseRow) -> JsonObject:
     if row.kind == PROFILE:
         return {"statistics": [PROFILE], "titles": ["Profile"], "half_widths": [None]}
     # without a declared size, which may have changed since

@@ -117,7 +117,7 @@ def unpacking(file: Path) -> Iterator[None]:
         ) from None
 
 
-def check_text(content: bytes, file: Path, schema: Mapping[str, Any]) -> None:
+def check_text(content: bytes, file: Path, schema: JsonMapping) -> None:
     """Checks that a file is UTF-8 text and not empty; says what it looks like if it is
     not text.
     """
