@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from sqlalchemy.orm import Session
 
 from app.access import grants, keys, tokens
-from app.access.grants import TRAIN, Principal, Role
+from app.access.grants import MANAGE_DATASET, TRAIN, Principal, Role
 from app.access.keys import wait_for_revocation
 from app.access.tokens import SigningKeys, Token, TokenRules
 from app.core import stamps
@@ -232,6 +232,19 @@ def authorized_dataset(
     dataset = catalog.find(session, reference)
     grants.require(session, principal, dataset.id, roles, kind="dataset")
     return dataset
+
+
+def managed_dataset(
+    session: Session, principal: Principal, reference: str
+) -> catalog.Dataset:
+    """A dataset that the caller may manage, locked; raises what
+    :func:`authorized_dataset` raises.
+
+    Raises:
+        DatasetDeleted: its rows are erased.
+    """
+    dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
+    return catalog.locked(session, dataset.id).living()
 
 
 def require_submitter(

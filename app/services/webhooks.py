@@ -30,7 +30,7 @@ from app.core.errors import (
 from app.datasets import catalog
 from app.ledger import control
 from app.ledger.tables import EntryKind
-from app.services.authorization import authorized_dataset, write_as
+from app.services.authorization import authorized_dataset, managed_dataset, write_as
 from app.services.installation import Installation
 from app.services.jobs import notices
 from app.services.ledger.heads import Heads
@@ -76,8 +76,7 @@ def create_webhook(
         raise InvalidRequest.at("/threshold", "too-large", accepted=["at most 1"])
     secret = _new_secret()
     with write_as(installation, principal) as (session, principal):
-        dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
-        dataset = catalog.locked(session, dataset.id).living()
+        dataset = managed_dataset(session, principal, reference)
         at = installation.database.now(session)
         row = WebhookRow(
             id=stamps.new(stamps.WEBHOOK),
@@ -125,12 +124,7 @@ def rotate_webhook(
     """
     secret = _new_secret()
     with write_as(installation, principal) as (session, principal):
-        # The dataset is not locked: its erasure removes the webhook, whose lock is
-        # waited for.
-        dataset = authorized_dataset(
-            session, principal, reference, MANAGE_DATASET
-        ).living()
-        row = outbox.locked(session, dataset.id, webhook_id)
+        dataset, row = _locked(session, principal, reference, webhook_id)
         sealed = dataset.data_key(installation.storage_keys).seal(
             secret.encode(), purpose=SECRET
         )
@@ -171,10 +165,7 @@ def send_test(
         TooLarge: too many events wait.
     """
     with write_as(installation, principal) as (session, principal):
-        dataset = authorized_dataset(
-            session, principal, reference, MANAGE_DATASET
-        ).living()
-        row = outbox.locked(session, dataset.id, webhook_id)
+        dataset, row = _locked(session, principal, reference, webhook_id)
         at = installation.database.now(session)
         if not outbox.put(session, row, outbox.TEST, {"dataset": dataset.id}, at=at):
             raise TooLarge(
@@ -200,6 +191,16 @@ def delete_webhook(
                 dataset=dataset.id,
                 webhook=webhook_id,
             )
+
+
+def _locked(
+    session: Session, principal: Principal, reference: str, webhook_id: str
+) -> tuple[catalog.Dataset, WebhookRow]:
+    """A webhook under its lock, with its dataset. The dataset is not locked: its erasure
+    removes the webhook, whose lock is waited for.
+    """
+    dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET).living()
+    return dataset, outbox.locked(session, dataset.id, webhook_id)
 
 
 def _new_secret() -> str:

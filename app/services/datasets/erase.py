@@ -18,7 +18,7 @@ from app.jobs import queue
 from app.jobs.states import EndReason
 from app.ledger import control, reservations, rules
 from app.ledger.tables import EntryKind
-from app.services.authorization import authorized_dataset, write_as
+from app.services.authorization import authorized_dataset, managed_dataset, write_as
 from app.services.datasets.upload import opened_book, unless_erased
 from app.services.installation import Installation
 from app.services.jobs.notices import end_locked
@@ -238,8 +238,7 @@ def erase_upload(
         _without_uploads(installation, dataset, key),
     ):
         with write_as(installation, principal) as (session, principal):
-            authorized_dataset(session, principal, dataset.id, MANAGE_DATASET)
-            catalog.locked(session, dataset.id).living()
+            managed_dataset(session, principal, dataset.id)
             row = catalog.epoch(session, dataset.id, upload)
             erased_at = mark_upload_erased(
                 session,
@@ -273,8 +272,7 @@ def _freed_places(
     lock excludes submissions.
     """
     with write_as(installation, caller) as (session, principal):
-        authorized_dataset(session, principal, dataset_id, MANAGE_DATASET)
-        catalog.locked(session, dataset_id).living()
+        managed_dataset(session, principal, dataset_id)
         row = catalog.epoch(session, dataset_id, upload)
         # An external mechanism may have read any upload that was there.
         is_covered = queue.reads_upload(

@@ -5,14 +5,13 @@ from datetime import datetime
 
 from sqlalchemy.orm import Session
 
-from app.access.grants import MANAGE_DATASET, Principal
+from app.access.grants import Principal
 from app.core.errors import NameTaken
-from app.datasets import catalog
 from app.ledger import control, populations
 from app.ledger.admission import Population
 from app.ledger.tables import AccountRow, EntryKind
 from app.registry import models
-from app.services.authorization import authorized_dataset, write_as
+from app.services.authorization import managed_dataset, write_as
 from app.services.datasets.show import dataset_out
 from app.services.installation import Installation
 from app.services.jobs import notices
@@ -26,13 +25,12 @@ def join_population(
     statement.
     """
     with write_as(installation, principal) as (session, principal):
-        dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
-        locked = catalog.locked(session, dataset.id).living()
+        dataset = managed_dataset(session, principal, reference)
         at = installation.database.now(session)
-        locked.row.population = join(
+        dataset.row.population = join(
             session, principal, dataset.id, population=population, at=at
         )
-        return dataset_out(session, locked, principal)
+        return dataset_out(session, dataset, principal)
 
 
 def join(

@@ -18,7 +18,12 @@ from app.datasets.catalog import Dataset, EpochRow
 from app.datasets.erasure_log import ErasedUnit, unit_record
 from app.ledger import control, populations
 from app.ledger.tables import Entry, EntryKind
-from app.services.authorization import authorized_dataset, refreshed, write_as
+from app.services.authorization import (
+    authorized_dataset,
+    managed_dataset,
+    refreshed,
+    write_as,
+)
 from app.services.datasets.upload import opened_book, unless_erased
 from app.services.installation import Installation
 from app.services.ledger.balances import visible_population
@@ -242,8 +247,7 @@ def _uploads_under_lock(
     book without having committed yet.
     """
     with write_as(installation, principal) as (session, principal):
-        authorized_dataset(session, principal, dataset.id, MANAGE_DATASET)
-        catalog.locked(session, dataset.id).living()
+        managed_dataset(session, principal, dataset.id)
         return catalog.epochs(session, dataset.id)
 
 
