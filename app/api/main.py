@@ -14,6 +14,7 @@ from contextvars import Context
 from datetime import timedelta
 from functools import partial
 from http import HTTPStatus
+from itertools import chain
 from pathlib import Path
 
 from anyio import to_thread
@@ -206,20 +207,18 @@ def _openapi(app: FastAPI) -> JsonObject:
     schema["components"]["examples"] = _PROBLEM_EXAMPLES
     for name in ("HTTPValidationError", "ValidationError"):
         schema["components"]["schemas"].pop(name, None)
-    for methods in schema["paths"].values():
-        for operation in methods.values():
-            _require_key_where_it_is_missed(operation)
-            # an absent member would leave open whether a key is needed
-            operation.setdefault("security", [])
+    operations = list(
+        chain(*(methods.values() for methods in schema["paths"].values()))
+    )
+    for operation in operations:
+        _require_key_where_it_is_missed(operation)
+        # an absent member would leave open whether a key is needed
+        operation.setdefault("security", [])
     _document_headers(schema["paths"])
     for body in (PredictIn, InferenceIn):
         schema["components"]["schemas"] |= _schemas_of(body)
     describe(schema)
-    _document_examples(
-        operation
-        for methods in schema["paths"].values()
-        for operation in methods.values()
-    )
+    _document_examples(operations)
     return schema
 
 

@@ -437,11 +437,7 @@ def _members(error: GrovekeeperError) -> JsonObject:
             shown = error.errors[: forest_limits.MAX_REPORTED_PROBLEMS]
             return {"errors": list(map(_field_problem, shown))}
         case errors.RowsInvalid() | errors.CellsUnread():
-            columns = [
-                {name: value for name, value in vars(item).items() if value}
-                for item in error.columns
-            ]
-            return {"columns": [{"name": ""} | column for column in columns]}
+            return {"columns": list(map(errors.stated_members, error.columns))}
     for kind, names in _MEMBERS.items():
         if isinstance(error, kind):
             return {name: getattr(error, name) for name in names}

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from app.core import limits
+from grovekeeper_common.json_types import JsonObject
 from grovekeeper_forests.amounts import SYMBOLS
 from grovekeeper_forests.errors import (
     GrovekeeperError,
@@ -304,6 +305,12 @@ class UnreadColumn:
     suspected: str | None = field(default=None, compare=False)
     row: int | None = None
     option: str | None = field(default=None, compare=False)
+
+
+def stated_members(problem: ColumnProblem | UnreadColumn) -> JsonObject:
+    """What a problem of a column says, without what it leaves open."""
+    stated = {name: value for name, value in vars(problem).items() if value}
+    return {"name": "", **stated}
 
 
 @dataclass(eq=False)

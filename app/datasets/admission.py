@@ -45,6 +45,7 @@ import threading
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -143,7 +144,7 @@ class _SealedCounts:
     def sealed(self, unit: bytes, counts: Mapping[int, int]) -> bytes:
         # A power of two: the length of the text tells the number of uploads roughly.
         n_slots = max(self._least_slots, 1 << (len(counts) - 1).bit_length())
-        numbers = [number for pair in counts.items() for number in pair]
+        numbers = list(chain.from_iterable(counts.items()))
         padding = [0] * (2 * n_slots - len(numbers))
         text = struct.pack(f">{2 * n_slots}I", *numbers, *padding)
         nonce = secrets.token_bytes(_NONCE_BYTES)

@@ -582,14 +582,12 @@ def read_entries(
 ) -> list[Entry]:
     """The entries of one account that a query finds, in the order of the query."""
     places = accountants.by_name(account(session, account_id).accountant).PLACES
-    found = [
-        {name: getattr(row, name) for name in _ENTRY_COLUMNS}
-        for row in session.scalars(query)
-    ]
-    return [
-        Entry(**columns | {"kind": EntryKind(columns["kind"])}, places=places)
-        for columns in found
-    ]
+    entries = []
+    for row in session.scalars(query):
+        columns = {name: getattr(row, name) for name in _ENTRY_COLUMNS}
+        columns["kind"] = EntryKind(row.kind)
+        entries.append(Entry(**columns, places=places))
+    return entries
 
 
 def continued_by(session: Session, account_ids: list[str]) -> dict[str, str]:

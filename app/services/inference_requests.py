@@ -18,6 +18,7 @@ import math
 import re
 import struct
 from collections.abc import Sequence
+from itertools import chain
 from typing import Annotated, Any
 
 import msgspec
@@ -340,7 +341,7 @@ def _listed(
     if len(tensor.shape) == 2 and all(
         type(row) is list and len(row) == n_columns for row in data
     ):
-        data = [cell for row in data for cell in row]
+        data = list(chain.from_iterable(data))
     if len(data) != n_rows * n_columns:
         raise InvalidRequest.at(at, "data-does-not-match-shape")
     if not _TYPES[tensor.datatype].issuperset(map(type, data)) or not _is_in_range(

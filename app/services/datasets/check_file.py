@@ -21,6 +21,7 @@ from app.core.errors import (
     TooLarge,
     UnreadColumn,
     UploadEmpty,
+    stated_members,
 )
 from app.core.files import Directory
 from app.core.sealed_files import DataKey
@@ -168,10 +169,10 @@ def _declared(text: bytes) -> tuple[Schema, DatasetIn]:
 
 def _members(problem: ColumnProblem | UnreadColumn) -> JsonObject:
     """A problem as an answer of the service has it."""
-    members = {name: value for name, value in vars(problem).items() if value}
+    members = stated_members(problem)
     if "percent" in members:
         members["percent"] = round(members["percent"], 1)
-    return {"name": "", **members}
+    return members
 
 
 def _ingest(

@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
@@ -252,7 +253,7 @@ def _needs(installation: Installation, claim: Claim) -> Needs:
         row = queue.job(session, claim.job_id)
         cluster = cluster_of(installation, session, row)
         output_bytes = planned_bytes(session, row)
-        names = [name for part in row.parts for name in row_file_names(part)]
+        names = list(chain.from_iterable(map(row_file_names, row.parts)))
     store = installation.files
     if isinstance(store, Directory):
         names = [str(store.folder / name) for name in names]
