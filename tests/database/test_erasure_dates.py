@@ -24,6 +24,7 @@ from app.services.pagination import PageRequest
 from app.wire.training import PlanIn
 from tests.support import job_kinds
 from tests.support.asking import show_plan
+from tests.support.clocks import database_tells
 from tests.support.crash_scene import ADMIN, OWNER, Scene
 from tests.support.databases import on_one_database
 from tests.support.job_kinds import claimed, run_here
@@ -75,12 +76,10 @@ def test_rows_are_erased_at_the_date_and_spend_and_models_stay(scene: Scene) -> 
     job_kinds.model(scene, "m")
     queued = scene.submit_job(key="k")
     date = _dated(scene)
-    with patch.object(
-        type(scene.installation.database), "now", lambda *_: date - A_MICROSECOND
-    ):
+    with database_tells(date - A_MICROSECOND):
         assert erase_due(scene.installation) == []
     assert _has_rows(scene)
-    with patch.object(type(scene.installation.database), "now", lambda *_: date):
+    with database_tells(date):
         assert erase_due(scene.installation) == [scene.dataset_id]
         assert erase_due(scene.installation) == []
     assert not _has_rows(scene)

@@ -3,12 +3,10 @@ failures are in the log.
 """
 
 import os
-import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from errno import EACCES, EMFILE, ENOSPC
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -21,6 +19,7 @@ from app.services.jobs.show_jobs import show_job
 from app.services.jobs.task import JobTask
 from tests.support.crash_scene import OWNER, Scene
 from tests.support.databases import on_one_database
+from tests.support.disks import free_bytes
 from tests.support.job_kinds import (
     evaluation,
     model,
@@ -82,20 +81,16 @@ def test_a_store_of_models_that_cannot_be_written_costs_nothing(
 
 @pytest.mark.parametrize("folder", ["jobs", "artifacts"])
 def test_a_job_waits_for_the_space_of_its_public_size(
-    scene: Scene,
-    folder: str,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    scene: Scene, folder: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     job_id = scene.submit_job(key="k", max_depth=2)
     with scene.installation.database.read() as session:
         size = charge.planned_bytes(session, scene.job(job_id))
     needed = 2 * size + limits.MIN_FREE_DISK_BYTES
-    with monkeypatch.context() as full:
-        full.setattr(shutil, "disk_usage", _free(folder, needed - 1))
+    with free_bytes(needed - 1, folder):
         waits_uncharged(scene, job_id, caplog)
-    monkeypatch.setattr(shutil, "disk_usage", _free(folder, needed))
-    runs(scene, job_id)
+    with free_bytes(needed, folder):
+        runs(scene, job_id)
 
 
 @on_one_database
@@ -152,11 +147,6 @@ def test_a_job_that_waits_names_what_its_worker_lacks(
     assert isinstance(line.exc_info, tuple)
     assert isinstance(line.exc_info[1], OSError)
     assert line.exc_info[1].errno == code
-
-
-def _free(folder: str, n_bytes: int) -> Callable[[Path], SimpleNamespace]:
-    """Free space on the disk of a folder of the home; other disks are empty."""
-    return lambda path: SimpleNamespace(free=n_bytes if path.name == folder else 10**12)
 
 
 def test_the_planned_size_is_that_of_the_artifact(scene: Scene) -> None:

@@ -2,7 +2,7 @@
 loosens, and all is recorded.
 """
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 from unittest.mock import patch
 
@@ -20,6 +20,7 @@ from app.services.pagination import PageRequest
 from app.wire.acts import ActOut
 from app.wire.rules import RulesOut
 from grovekeeper_verifier import control_export
+from tests.support.clocks import database_tells
 from tests.support.crash_scene import ADMIN, OWNER, Scene
 from tests.support.ruled import SECOND, grant, set_rules
 
@@ -33,11 +34,6 @@ def _acts(scene: Scene) -> list[ActOut]:
 
 def _shown(scene: Scene) -> RulesOut:
     return show_rules(scene.installation, OWNER, scene.dataset_id)
-
-
-def _at(scene: Scene, at: datetime) -> Any:
-    """The database's clock tells this time."""
-    return patch.object(type(scene.installation.database), "now", lambda *_: at)
 
 
 def test_one_owner_tightens_and_a_second_owner_loosens(scene: Scene) -> None:
@@ -149,7 +145,7 @@ def test_a_proposal_expires(scene: Scene) -> None:
     proposal = set_rules(scene, largest_job="0.9").proposal
     assert proposal is not None
     late = stamps.from_text(proposal.at) + timedelta(seconds=limits.MAX_PROPOSAL_S)
-    with _at(scene, late + timedelta(microseconds=1)):
+    with database_tells(late + timedelta(microseconds=1)):
         assert _shown(scene).proposal is None
         answer = set_rules(scene, by=SECOND, largest_job="0.9")
         assert answer.proposal is not None

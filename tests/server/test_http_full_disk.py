@@ -4,9 +4,7 @@ stored, and it can be repeated.
 
 import errno
 import os
-import shutil
 import tempfile
-from collections import namedtuple
 from typing import Any, NoReturn
 
 import pytest
@@ -14,10 +12,8 @@ import pytest
 from app.cli import serve
 from app.core import files, limits
 from tests.support.databases import on_one_server
+from tests.support.disks import free_bytes
 from tests.support.server import CSV, Server, csv_rows
-
-_Usage = namedtuple("_Usage", "total used free")
-
 
 _RECEIVED, _STORED = (tempfile, "TemporaryFile"), (files, "new_file")
 
@@ -89,12 +85,10 @@ def test_a_model_whose_file_is_lost_or_damaged_is_not_gone(
 
 @pytest.mark.parametrize(("more", "status"), [(-1, 503), (0, 200)])
 def test_a_process_without_disk_is_not_ready(
-    server: Server, monkeypatch: pytest.MonkeyPatch, more: int, status: int
+    server: Server, more: int, status: int
 ) -> None:
-    monkeypatch.setattr(
-        shutil, "disk_usage", lambda _: _Usage(1, 1, limits.MIN_FREE_DISK_BYTES + more)
-    )
-    assert server.client(None).get("/readyz").status_code == status
-    assert server.admin.http.get("/ledger").status_code == 200, (
-        "what needs no space is answered"
-    )
+    with free_bytes(limits.MIN_FREE_DISK_BYTES + more):
+        assert server.client(None).get("/readyz").status_code == status
+        assert server.admin.http.get("/ledger").status_code == 200, (
+            "what needs no space is answered"
+        )

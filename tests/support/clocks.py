@@ -1,6 +1,11 @@
-"""A clock that a test moves."""
+"""Clocks that a test moves."""
+
+from contextlib import AbstractContextManager
+from datetime import datetime
+from unittest.mock import patch
 
 from app.access.keys import elapsed_s
+from app.db.database import Database
 
 
 class StoppedClock:
@@ -13,3 +18,8 @@ class StoppedClock:
 
     def __call__(self) -> float:
         return self.now_s
+
+
+def database_tells(at: datetime) -> AbstractContextManager[object]:
+    """The clock that all processes on a database share tells this time in the block."""
+    return patch.object(Database, "now", lambda *_: at)

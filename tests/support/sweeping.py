@@ -6,6 +6,7 @@ from unittest.mock import patch
 from app.core import limits
 from app.services.execution import sweep
 from app.services.installation import Installation
+from tests.support.clocks import database_tells
 
 
 def expired_at(installation: Installation, at: datetime) -> int:
@@ -13,7 +14,7 @@ def expired_at(installation: Installation, at: datetime) -> int:
     time of another lease.
     """
     with (
-        patch.object(type(installation.database), "now", lambda *_: at),
+        database_tells(at),
         patch.object(limits, "SWEEP_INTERVAL_S", installation.settings.lease_ttl_s),
     ):
         return sweep.settle_overdue(installation) + sweep.settle_overdue(installation)
@@ -24,7 +25,7 @@ def tidy_after_a_lease(installation: Installation) -> None:
     lease.
     """
     at = datetime.now(UTC) + timedelta(seconds=installation.settings.lease_ttl_s)
-    with patch.object(type(installation.database), "now", lambda *_: at):
+    with database_tells(at):
         sweep.tidy_jobs(installation)
 
 

@@ -15,6 +15,7 @@ from app.services.datasets.erase import delete_dataset, erase_due
 from app.services.execution import charge
 from app.services.installation import Installation
 from app.services.jobs import show_jobs
+from tests.support.clocks import database_tells
 from tests.support.crash_scene import ADMIN, OWNER, Scene
 from tests.support.ruled import SECOND, decided, set_rules
 from tests.support.sweeping import expired_at
@@ -111,9 +112,7 @@ def erase_due_dataset(
     if number % 4 == 3:
         delete_dataset(installation, OWNER, options["dataset"])
         return []
-    with patch.object(
-        type(installation.database), "now", lambda *_: stamps.from_text(options["at"])
-    ):
+    with database_tells(stamps.from_text(options["at"])):
         return erase_due(installation)
 
 

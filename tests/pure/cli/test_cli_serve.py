@@ -3,12 +3,10 @@ demo's data.
 """
 
 import os
-import shutil
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -22,6 +20,7 @@ from app.core.errors import InstallationError
 from app.core.settings import Settings
 from grovekeeper_client.cli.output import budget_bar
 from grovekeeper_client.cli.problems import ExitCode
+from tests.support.disks import free_bytes
 
 
 def test_port_0_is_a_number_before_anything_listens() -> None:
@@ -180,36 +179,24 @@ def test_the_demo_holds_out_rows_that_it_never_uploads(tmp_path: Path) -> None:
     )
 
 
-def test_a_small_disk_is_named_before_the_first_request(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_small_disk_is_named_before_the_first_request(tmp_path: Path) -> None:
     settings = Settings.from_environment({"GROVEKEEPER_HOME": str(tmp_path)})
     serve._require_space(settings)
-    usage = shutil.disk_usage(tmp_path)
-    monkeypatch.setattr(
-        shutil,
-        "disk_usage",
-        lambda _: SimpleNamespace(**usage._asdict() | {"free": 5 * 2**20}),
-    )
-    with pytest.raises(
+    refused = pytest.raises(
         InstallationError,
         match=r"^5 MiB are free on the disk of .*, and the service needs 64 MiB",
-    ):
+    )
+    with free_bytes(5 * 2**20), refused:
         serve._require_space(settings)
 
 
 @pytest.mark.parametrize(("more", "n_warnings"), [(-1, 1), (0, 0)])
 def test_a_disk_that_is_too_small_for_uploads_is_a_warning(
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    tmp_path: Path,
-    more: int,
-    n_warnings: int,
+    caplog: pytest.LogCaptureFixture, tmp_path: Path, more: int, n_warnings: int
 ) -> None:
     settings = Settings.from_environment({"GROVEKEEPER_HOME": str(tmp_path)})
-    usage = SimpleNamespace(free=limits.MIN_FREE_UPLOAD_BYTES + more)
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
-    serve._require_space(settings)
+    with free_bytes(limits.MIN_FREE_UPLOAD_BYTES + more):
+        serve._require_space(settings)
     assert len(caplog.messages) == n_warnings
     needed = f"({limits.MIN_FREE_UPLOAD_BYTES // 2**20} MiB)"
     assert all(needed in message for message in caplog.messages)
