@@ -12,7 +12,7 @@ from typing import Any
 
 import obstore
 import pytest
-from obstore.exceptions import GenericError, PermissionDeniedError
+from obstore.exceptions import PermissionDeniedError
 
 from app.core.errors import InstallationError, LedgerRewound, Unavailable
 from app.core.sealed_files import StorageKeys
@@ -35,6 +35,7 @@ from app.services.ledger.heads import Heads
 from tests.support import people
 from tests.support.crash_scene import OWNER, Scene, open_with
 from tests.support.databases import on_one_database
+from tests.support.failing_store import failing
 from tests.support.job_kinds import claimed, must_not_run, run_here
 from tests.support.sweeping import expired_at
 
@@ -103,17 +104,10 @@ def _files(folder: Path) -> list[str]:
 
 
 @pytest.fixture
-def cut(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+def cut() -> Iterator[Callable[[], None]]:
     """Ends all answers of the object store."""
-
-    def cut() -> None:
-        def fails(*_: object, **__: object) -> object:
-            raise GenericError("canary")
-
-        for name in ("put", "get", "head", "list", "delete"):
-            monkeypatch.setattr(obstore, name, fails)
-
-    return cut
+    with ExitStack() as until_the_end:
+        yield lambda: until_the_end.enter_context(failing())
 
 
 def test_rows_of_one_machine_train_on_another_and_a_third_has_the_model(
@@ -136,18 +130,14 @@ def test_rows_of_one_machine_train_on_another_and_a_third_has_the_model(
 def test_a_store_that_takes_no_object_costs_nothing(
     first: Installation,
     second: Installation,
-    monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The credential of the second machine has lost its right to write."""
     scene = Scene.declared(first)
     job, claim = scene.submit_job(key="k"), claimed(second)
 
-    def denied(*_: object, **__: object) -> object:
-        raise PermissionDeniedError("canary")
-
-    with monkeypatch.context() as without_right, pytest.raises(Unavailable):
-        without_right.setattr(obstore, "put", denied)
+    without_right = failing("put", error=PermissionDeniedError("canary"))
+    with without_right, pytest.raises(Unavailable):
         run_here(second, claim, must_not_run)
     assert scene.end(job) == (JobState.QUEUED, "no-room", ["reserve"])
     assert "a job waits, uncharged: a file for it cannot be" in caplog.text
@@ -222,16 +212,12 @@ def test_no_object_and_no_copy_shows_a_row_or_a_unit(
 
 @on_one_database
 def test_an_outage_after_the_commit_of_an_upload_does_not_deny_the_upload(
-    first: Installation, monkeypatch: pytest.MonkeyPatch
+    first: Installation,
 ) -> None:
     dataset = people.declared(first, privacy_unit=people.per_patient(2))["id"]
     people.upload(first, dataset, people.visits([("ann", 1)]))
 
-    def fails(*_: object, **__: object) -> object:
-        raise GenericError("canary")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(obstore, "delete", fails)
+    with failing("delete"):
         assert people.upload(first, dataset, people.visits([("ann", 2)]))["epoch"]
     people.upload(first, dataset, people.visits([("ann", 3)]))
     names = _files(
@@ -323,21 +309,15 @@ def test_an_outage_after_the_charge_fails_the_job_as_a_broken_disk_does(
 
 
 @on_one_database
-def test_an_upload_during_an_outage_stores_nothing(
-    first: Installation, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_upload_during_an_outage_stores_nothing(first: Installation) -> None:
     scene = Scene.declared(first)
     before = _files(Path(first.settings.store.removeprefix("file://")))  # type: ignore[union-attr]
 
-    def fails(*_: object, **__: object) -> object:
-        raise GenericError("canary")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(obstore, "put", fails)
-        with pytest.raises(
-            OSError, match="the object store does not answer"
-        ) as refused:
-            scene.upload()
+    with (
+        failing("put"),
+        pytest.raises(OSError, match="the object store does not answer") as refused,
+    ):
+        scene.upload()
     assert "canary" not in str(refused.value)
     assert _files(Path(first.settings.store.removeprefix("file://"))) == before  # type: ignore[union-attr]
     scene.upload()
@@ -374,18 +354,13 @@ def test_machines_write_and_compare_the_same_heads(
 def test_an_outage_is_not_taken_for_a_damaged_head(
     machines: Machines,
     first: Installation,
-    monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     heads, scene = Heads(first), Scene.declared(first)
     heads.publish()
     scene.submit(key="k")
 
-    def fails(*_: object, **__: object) -> object:
-        raise GenericError("canary")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(obstore, "get", fails)
+    with failing("get"):
         with pytest.raises(OSError, match="the object store does not answer"):
             heads.publish()
         with pytest.raises(

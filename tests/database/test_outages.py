@@ -3,12 +3,14 @@ stops and leaves a note of it.
 """
 
 import json
+import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -125,6 +127,12 @@ def _submit(scene: Scene, kind: str) -> str:
     if kind == "evaluation":
         return evaluation(scene, model(scene, "model"))
     return profile(scene) if kind == "profile" else scene.submit_job(key="k")
+
+
+def _make_stale(file: Path) -> None:
+    """Makes a file older than one that a worker may still write or register."""
+    long_ago = file.stat().st_mtime - sweep.STALE_ARTIFACT.total_seconds() - 60
+    os.utime(file, (long_ago, long_ago))
 
 
 def _n_outputs(scene: Scene, job_id: str) -> int:
@@ -381,10 +389,11 @@ def test_a_job_is_not_lost_while_the_store_cannot_tell_whether_it_has_an_output(
 
 @on_one_database
 def test_the_artifact_of_a_noted_output_stays_however_old_it_is(
-    scene: Scene, outage: Outage, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, outage: Outage
 ) -> None:
     job_id = _noted(scene, outage)
-    monkeypatch.setattr(sweep, "STALE_ARTIFACT", timedelta(minutes=-1))
+    [artifact] = (scene.installation.home / "artifacts").rglob("*.safetensors")
+    _make_stale(artifact)
     sweep.tidy_artifacts(scene.installation)
     assert _long_ago(scene, job_id) == 1
     digest = _digest_of(scene, job_id)
@@ -417,15 +426,13 @@ def test_an_artifact_that_another_sweep_registers_meanwhile_stays(
 
 
 @on_one_database
-def test_a_note_that_was_half_written_is_removed(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_note_that_was_half_written_is_removed(scene: Scene) -> None:
     half = scene.installation.home / "finished" / f".jb_1.json.0{UNFINISHED}"
     half.parent.mkdir()
     half.write_bytes(b"{")
     sweep.tidy_artifacts(scene.installation)
     assert half.exists(), "its worker may still write it"
-    monkeypatch.setattr(sweep, "STALE_ARTIFACT", timedelta(minutes=-1))
+    _make_stale(half)
     sweep.tidy_artifacts(scene.installation)
     assert not half.exists()
 

@@ -17,6 +17,7 @@ from app.core import limits, object_store
 from app.core.errors import InstallationError
 from app.core.files import Directory, Store, StoredFile, StoreUnreachable
 from app.core.object_store import ObjectStore
+from tests.support.failing_store import failing
 
 WHOLE = 64 * 1024
 LARGE = 3 * WHOLE + 5
@@ -293,15 +294,9 @@ CALLS: dict[str, Callable[[ObjectStore], object]] = {
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_an_outage_is_one_error_that_quotes_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
-) -> None:
-    def fails(*_: object, **__: object) -> object:
-        raise GenericError("PUT https://canary.example/bucket?signature=canary")
-
-    for name in ("put", "get", "head", "list", "delete"):
-        monkeypatch.setattr(obstore, name, fails)
-    with pytest.raises(StoreUnreachable) as refused:
+def test_an_outage_is_one_error_that_quotes_nothing(tmp_path: Path, call: str) -> None:
+    error = GenericError("PUT https://canary.example/bucket?signature=canary")
+    with failing(error=error), pytest.raises(StoreUnreachable) as refused:
         CALLS[call](objects(tmp_path))
     assert refused.value.strerror == "the object store does not answer (GenericError)"
     assert refused.value.__cause__ is None
