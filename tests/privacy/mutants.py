@@ -444,6 +444,8 @@ class _Server:
                 os.killpg(pid, signal.SIGKILL)  # what its tests started
             mutant, output = running.pop(pid)
             outcome, n_done = output.read_text(), n_done + 1
+            if outcome == _ENDED:  # before its first test, which shows nothing
+                outcome = SURVIVED
             self.outcomes[mutant.key] = outcome
             self._note(mutant.key, outcome)
             if outcome != SURVIVED or distance == _DISTANCES[-1]:
@@ -927,6 +929,8 @@ def _lines() -> list[tuple[str, str, str]]:
         (key, outcome, basis)
         for text in (kept, here)
         for key, outcome, basis in map(json.loads, text.splitlines())
+        # of earlier versions, which counted such a fork
+        if outcome != _ENDED
     ]
 
 

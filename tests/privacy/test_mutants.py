@@ -460,6 +460,17 @@ def test_what_a_test_does_not_name_is_no_reason_to_judge_again(
     assert mutants._statements(paths[0]) != mutants._statements(paths[1])
 
 
+def test_a_fork_that_ended_before_its_first_test_noticed_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    lines = (["a", mutants._ENDED, ""], ["b", f"{mutants._ENDED}test_b", ""])
+    progress = tmp_path / "progress"
+    progress.write_text("\n".join(map(json.dumps, lines)))
+    monkeypatch.setattr(mutants, "PROGRESS", progress)
+    monkeypatch.setattr(mutants, "NOTICED", tmp_path / "absent")
+    assert mutants._earlier() == {"b": "ended in test_b"}
+
+
 def test_what_is_read_by_position_is_the_first() -> None:
     assert (
         mutations.first({"b": 1, "a": 2})
