@@ -277,7 +277,8 @@ def _ceilings(measured: Sequence[Cell]) -> Iterator[str]:
     for cell in measured:
         most = 100 * vote_ceiling(1, float(cell.epsilon), _n_classes(cell))
         if most < 99.9:
-            yield f"| {cell.dataset} | {cell.epsilon} | {most:.1f} | {cell.printed:.2f} |"
+            bound = math.ceil(10 * most) / 10  # rounded up, or it would be none
+            yield f"| {cell.dataset} | {cell.epsilon} | {bound:.1f} | {cell.printed:.2f} |"
     yield ""
 
 

@@ -170,7 +170,7 @@ def test_a_sensitivity_that_shrinks_with_the_count_of_the_node_costs_more(
 
 
 def test_the_papers_labels_are_nearly_coins_and_counts_are_not() -> None:
-    """A7: at most 62.3 % with one tree and 51.2 % with 64, falling with their number;
+    """A7: at most 62.3 % with one tree and 51.3 % with 64, falling with their number;
     the repaired label is right.
     """
     ceilings = [vote_ceiling(n_trees, 1.0) for n_trees in (1, 8, 64)]

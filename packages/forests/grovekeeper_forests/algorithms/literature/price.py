@@ -89,7 +89,7 @@ class MultinomialForest(Algorithm):
         wrong=(
             "Split values are values present, or in the code halfway between numbers, and a stop reads an exact count: "
             "the loss is infinite. A label is drawn by its share, which is at most 1, so that 64 trees at ε = 1 are "
-            "nearly a coin: right at most 51.2 % of the time on two classes, in the mean over the draws. The preprint "
+            "nearly a coin: right at most 51.3 % of the time on two classes, in the mean over the draws. The preprint "
             "draws labels anew for every prediction, which costs budget every time."
         ),
         here=(
