@@ -90,6 +90,7 @@ def test_a_full_disk_fails_the_job_and_leaves_no_half_of_an_artifact(
         perform_here(task)
         monkeypatch.setattr(os, "fsync", full)
 
+    monkeypatch.setattr(run_job, "STORE_RETRY_S", (0.01,))
     job_id, claim = submitted_and_claimed(scene)
     run_here(scene.installation, claim, grow)
     assert scene.end(job_id) == ("failed", "failed", ["reserve", "charge"])

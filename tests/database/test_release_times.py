@@ -252,7 +252,10 @@ def test_a_paid_job_whose_rows_are_damaged_says_so_at_a_public_time(
         return True
 
     caplog.handler.addFilter(note)
-    run.work(until=100)
+    try:
+        run.work(until=100)
+    finally:  # the handler is that of all tests of the process
+        caplog.handler.removeFilter(note)
     assert logged == [60], "when the child ended, would say how long it ran"
     assert (run.scene.job(job_id).state, run.times(job_id)) == ("failed", [0, 60])
     (line,) = (record for record in caplog.records if "damaged" in record.message)

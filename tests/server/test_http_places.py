@@ -5,21 +5,17 @@ but the number.
 from app.core import limits
 from grovekeeper_common.job_words import MAX_COUNTED
 from tests.support.pages import signed_in, text_of
-from tests.support.server import Server, new_idempotency_key, training
+from tests.support.server import Caller, Server, new_idempotency_key, training
 from tests.support.set_limits import SetLimit
 
 
 def test_a_queued_job_says_how_many_jobs_are_before_it(idle_server: Server) -> None:
     idle_server.cancel_what_waits()
     hidden, dataset = (idle_server.uploaded()["id"] for _ in range(2))
-    others = [idle_server.submitted(hidden).json()["job_id"] for _ in range(2)]
+    # keys whose jobs no worker has claimed: such claims decide whose turn is next
+    others = _two_jobs(idle_server.granted(hidden, "analyst"), hidden)
     analyst = idle_server.granted(dataset, "analyst")
-    first, second = (
-        analyst.http.post(
-            "/train", json=training(dataset), headers=new_idempotency_key()
-        ).json()["job_id"]
-        for _ in range(2)
-    )
+    first, second = _two_jobs(analyst, dataset)
     job = analyst.http.get(f"/jobs/{first}").json()
     assert job["jobs_before"] == 1, "submitters take turns"
     listed = analyst.http.get("/jobs").json()["jobs"]
@@ -34,6 +30,15 @@ def test_a_queued_job_says_how_many_jobs_are_before_it(idle_server: Server) -> N
     cancelled = analyst.http.delete(f"/jobs/{first}").json()
     assert cancelled["jobs_before"] is None
     assert analyst.http.get(f"/jobs/{second}").json()["jobs_before"] == 1
+
+
+def _two_jobs(caller: Caller, dataset: str) -> list[str]:
+    return [
+        caller.http.post(
+            "/train", json=training(dataset), headers=new_idempotency_key()
+        ).json()["job_id"]
+        for _ in range(2)
+    ]
 
 
 def test_a_job_that_no_worker_would_take_has_no_place(idle_server: Server) -> None:

@@ -27,7 +27,7 @@ def _job(state: Any, trees_done: int = 0, *, job_id: str = "jb_a") -> JobOut:
     return JobOut(
         id=job_id, dataset="ds_a", dataset_name="census", kind="train", algorithm="mrf", what="mrf", name=None,
         purpose=None, label=None, scope={}, submitted_by="key_a", state=state,
-        reason=None, held_by=None, charged=False, preparing=False,
+        reason=None, held_by=None, jobs_before=None, charged=False, preparing=False,
         progress=trees_done / 2, trees_done=trees_done, n_trees=2,
         model_id=None,
         profile_id=None, evaluation_id=None, statistics_id=None, reservation_id="rs_a",
