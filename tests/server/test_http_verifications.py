@@ -71,7 +71,7 @@ def test_a_verification_reaches_to_its_checkpoint_and_says_what_came_since(
     browser = signed_in(idle_server, auditor)
     for place in ("ledger", "datasets"):
         page = text_of(browser.get(f"/ui/{place}/{dataset}").raise_for_status())
-        said = f"VERIFIED up to entry 1, as the auditor {shown['by_name']} states"
+        said = f"VERIFIED up to entry 1, as {shown['by_name']} states"
         assert said in page, place
         assert "1 entry since" in page, place
 
@@ -84,6 +84,8 @@ def test_only_an_auditor_states_a_verification(idle_server: Server) -> None:
         )
         assert (refused.status_code, refused.json()["type"]) == (403, "role-missing")
     assert _shown(idle_server, dataset) == []
+    # an administrator has every role
+    assert _state(idle_server.admin, dataset, verdict="NOT VERIFIED").is_success
 
 
 def test_a_verification_is_about_entries_of_this_account(idle_server: Server) -> None:

@@ -197,7 +197,10 @@ def _placed(
     placed = []
     for job in jobs:
         if job.state == JobState.QUEUED and job.held_by is None:
-            before = order.index(job.id) if job.id in order else most
+            # of a short list, it is absent if a worker has just taken it
+            before = None if len(order) < most else most
+            if job.id in order:
+                before = order.index(job.id)
             job = job.model_copy(update={"jobs_before": before})
         placed.append(job)
     return placed

@@ -21,4 +21,4 @@ def _source(verification: JsonMapping) -> str:
     if verification["by"] is None:
         return "by the service itself"
     name = verification["by_name"] or verification["by"]
-    return f"as the auditor {name} states"
+    return f"as {name} states"

@@ -32,7 +32,7 @@ def test_a_balance_shows_the_delta_that_is_set_aside(run: Run, service: Any) -> 
 def test_a_balance_says_who_verified_it_and_up_to_where(run: Run) -> None:
     output = run("ledger", "show", "census").stdout
     for line in (
-        "NOT VERIFIED, as the auditor eva states, 2026-11-20 09:00 UTC",
+        "NOT VERIFIED, as eva states, 2026-11-20 09:00 UTC",
         "VERIFIED up to entry 2, by the service itself, 2026-11-21 08:00 UTC; 3 entries since",
     ):
         assert line in output.splitlines()
