@@ -3,14 +3,11 @@ account with a limit.
 """
 
 import copy
-import os
 import pickle
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from decimal import Decimal
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -25,9 +22,8 @@ from sklearn.exceptions import NotFittedError
 from sklearn.metrics import get_scorer
 from sklearn.utils import estimator_checks
 
-from grovekeeper_forests.account import InProcessAccount, LimitExceeded, terms_of
-from grovekeeper_forests.contract.plan import Forest, UnlabelledPlan
-from grovekeeper_forests.data.schema import Schema
+from grovekeeper_forests.account import InProcessAccount, LimitExceeded
+from grovekeeper_forests.contract.plan import Forest
 from grovekeeper_forests.errors import ParameterInvalid
 from grovekeeper_forests.estimators import (
     BoostedPrivateRegressor,
@@ -36,9 +32,7 @@ from grovekeeper_forests.estimators import (
     RandomPrivateRegressor,
 )
 from grovekeeper_forests.privacy import events
-from grovekeeper_forests.privacy.events import Adjacency
-from grovekeeper_forests.releases.forest import draw, price, read
-from tests.support.plans import request_for
+from grovekeeper_forests.releases.forest import draw, read
 
 README = Path(__file__).parents[3] / "packages" / "forests" / "README.md"
 
@@ -337,54 +331,6 @@ def test_an_account_in_squared_mu_takes_jobs_with_a_delta_alone() -> None:
         )
 
 
-def test_an_account_in_squared_mu_takes_no_plan_in_rho() -> None:
-    """The steps of ρ are about half as many for the same loss."""
-    account, delta = InProcessAccount(2, 1e-6), Fraction(1, 10**6)
-    request = request_for(
-        "nbrt", {}, Fraction(1), 1_000, accountant="zcdp", delta=delta
-    )
-    in_rho = price.plan(request, Schema.from_json(SCHEMA))
-    with pytest.raises(ParameterInvalid, match="delta: not-for-gdp"):
-        account.charge(in_rho)
-    assert account.spent == "0"
-
-
-def test_the_limit_of_an_account_is_rounded_down() -> None:
-    assert InProcessAccount("1.0000000005").limit == "1"
-
-
-def test_an_account_charges_in_no_fork(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fork has a copy of the account, which would be spent again."""
-    account, planned = (
-        InProcessAccount(1),
-        RandomPrivateForest(1, schema=SCHEMA).quote(),
-    )
-    with (
-        monkeypatch.context() as elsewhere,
-        pytest.raises(RuntimeError, match="process that made it"),
-    ):
-        elsewhere.setattr(os, "getpid", lambda: -1)
-        account.charge(planned)
-    account.charge(planned)
-    assert account.remaining == "0"
-
-
-def test_a_plan_for_other_accounts_is_not_charged() -> None:
-    account, planned = (
-        InProcessAccount(9),
-        RandomPrivateForest(1, schema=SCHEMA).quote(),
-    )
-    for changed in (
-        replace(planned, terms=replace(planned.terms, max_rows=2)),
-        replace(planned, terms=replace(planned.terms, adjacency=Adjacency.LABEL)),
-        replace(planned, unlabelled=UnlabelledPlan(planned.event, planned.terms)),
-        replace(planned, terms=replace(planned.terms, epsilon=Fraction(1, 2))),
-    ):
-        with pytest.raises(ValueError, match="single rows"):
-            account.charge(changed)
-    assert account.spent == "0"
-
-
 MIXED = (
     [1.0, "A", "no"],
     [True, 2, "yes"],
@@ -637,22 +583,6 @@ def test_a_schema_of_another_form_is_refused(schema: Mapping[str, Any]) -> None:
 def test_a_public_size_that_is_none_is_refused(size: Any) -> None:
     with pytest.raises(ParameterInvalid, match="public_size"):
         RandomPrivateForest(schema=SCHEMA, public_size=size).quote()
-
-
-@pytest.mark.parametrize(
-    "epsilon", [0.1, "0.1", Decimal("0.1"), Fraction(1, 10), np.float64(0.1)]
-)
-def test_an_amount_is_exact_however_it_is_spelt(epsilon: object) -> None:
-    account = InProcessAccount(epsilon)
-    assert (account.limit, terms_of(epsilon).epsilon) == ("0.1", Fraction(1, 10))
-
-
-@pytest.mark.parametrize(
-    "epsilon", [0, -1, float("nan"), float("inf"), "much", None, True]
-)
-def test_what_is_no_amount_is_refused(epsilon: object) -> None:
-    with pytest.raises(ParameterInvalid, match="epsilon"):
-        InProcessAccount(epsilon)
 
 
 def test_the_examples_of_the_page_run_in_order(

@@ -32,6 +32,9 @@ from grovekeeper_forests.releases.forest import price as forest_price
 from grovekeeper_forests.releases.forest.price import PlanRequest
 from grovekeeper_forests.releases.profile import price as profile_price
 from grovekeeper_forests.releases.profile.read import Profile
+from grovekeeper_forests.releases.statistics import price as statistics_price
+from grovekeeper_forests.releases.statistics import read as statistics_read
+from grovekeeper_forests.releases.statistics.read import Statistics
 from tests.privacy.noiseless import Noiseless
 from tests.support.stored_part import stored_part
 from tests.support.uploads import SCHEMA, stored_table
@@ -136,7 +139,7 @@ def test_of_two_datasets_each_is_read_by_its_own_box(
 
 
 @pytest.mark.parametrize("cells", [(0,), (1, 3), (0, 1, 2, 3)])
-def test_profiles_and_evaluations_count_the_labelled_rows_of_their_scope(
+def test_profiles_evaluations_and_statistics_count_the_rows_of_their_scope(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cells: tuple[int, ...]
 ) -> None:
     monkeypatch.setattr(service, "SystemRandomness", Noiseless)
@@ -183,6 +186,13 @@ def test_profiles_and_evaluations_count_the_labelled_rows_of_their_scope(
     )
     [confusion] = Evaluation.from_json(json.loads(evaluated)).tables.values()
     assert confusion.reshape(2, 2).sum(axis=1).tolist() == expected
+
+    count = statistics_price.plan([{"statistic": "count"}], facts)
+    counted = performed("statistics", {"plan": count.to_json()})
+    statistics = Statistics.from_json(json.loads(counted), SCHEMA)
+    total = statistics_read.total(statistics, 0)
+    assert total is not None
+    assert total.value == sum(cell in cells for cell, _ in rows)
 
 
 class AskedReader:
