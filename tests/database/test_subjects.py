@@ -1,6 +1,7 @@
 """Subjects of an identity provider: principals like keys, on both databases."""
 
 import math
+import re
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -83,9 +84,8 @@ def test_the_first_token_of_a_subject_makes_a_principal_and_later_tokens_write_n
     )
     assert (again.key_id, again.roles) == (first.key_id, first.roles)
     assert _acts(scene)[n_before:] == acts
-    assert "ann" not in str(_acts(scene)), (
-        "the chain, which nobody can erase, has no name"
-    )
+    without_ids = re.sub("_[a-z2-7]{16}", "", str(_acts(scene)))
+    assert "ann" not in without_ids, "the chain, which nobody can erase, has no name"
 
 
 def test_the_id_of_a_subject_follows_from_issuer_and_subject_and_is_no_id_of_a_key() -> (

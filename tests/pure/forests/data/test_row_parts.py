@@ -1,5 +1,6 @@
 """Tests that parts of the rows and threads change no release."""
 
+import re
 import threading
 
 import numpy as np
@@ -77,12 +78,17 @@ def test_threads_keep_the_order_of_the_parts_that_they_make(
 
 def test_no_row_is_in_the_repr_of_what_holds_rows() -> None:
     """A library may log what it was given."""
-    assert "4711" not in repr(RowParts([np.array([4711])]))
+    assert "4711" not in _repr(RowParts([np.array([4711])]))
     codes = np.array([[471]], np.uint16)
-    assert "471" not in repr(CodedBlock(codes, np.zeros((1, 0), np.uint8)))
+    assert "471" not in _repr(CodedBlock(codes, np.zeros((1, 0), np.uint8)))
     label = np.array([4711], np.int32)
     part = CodedPart(Encoding.of(SCHEMA, 5), codes.astype(np.uint8), label, None)
-    assert "4711" not in repr(part)
+    assert "4711" not in _repr(part)
+
+
+def _repr(value: object) -> str:
+    """The text of a value without addresses, in which any digits occur."""
+    return re.sub("0x[0-9a-f]+", "", repr(value))
 
 
 def _fail() -> np.ndarray:
