@@ -74,6 +74,7 @@ class Body(StrEnum):
     JSON = "json"
     DECLARATION = "declaration"
     ERASURE = "erasure"
+    ROWS = "rows"
     UPLOAD = "upload"
 
     @property
@@ -82,6 +83,7 @@ class Body(StrEnum):
             Body.JSON: limits.MAX_JSON_BODY_BYTES,
             Body.DECLARATION: limits.MAX_DECLARATION_BODY_BYTES,
             Body.ERASURE: limits.MAX_ERASURE_BODY_BYTES,
+            Body.ROWS: limits.MAX_PREDICTION_FILE_BYTES,
             Body.UPLOAD: limits.MAX_UPLOAD_BODY_BYTES,
         }[self]
 

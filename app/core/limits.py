@@ -95,6 +95,8 @@ MAX_PREDICTION_BODY_BYTES = 16 * 1024 * 1024  # Bytes of a prediction request
 # Values and names of members in a prediction request, for the widest models; see
 # ``services.predict.max_nodes``.
 MAX_PREDICTION_BODY_NODES = 2_100_000
+# Bytes of a form with a file of rows to predict, and of the file when it is unpacked
+MAX_PREDICTION_FILE_BYTES = 1024 * 1024
 # Messages of a prediction request in Arrow: the schema, dictionaries and record
 # batches.
 MAX_PREDICTION_MESSAGES = 4_096

@@ -41,9 +41,10 @@ from app.datasets.csv_columns import (
     label_column,
     new_column,
 )
+from app.datasets.headers import declared_names, problems_of_header
 from app.datasets.row_layout import as_feature, own_column_partitions
 from app.datasets.upload_bodies import RFC_4180, BodyForm, CsvSource, Dialect
-from grovekeeper_common import identifier_names, suspicions
+from grovekeeper_common import suspicions
 from grovekeeper_common.number_text import BLANKS, LIKE_NUMBER
 from grovekeeper_forests import limits as forest_limits
 from grovekeeper_forests.data.schema import Schema, composed
@@ -165,48 +166,6 @@ def _most_unpacked_bytes(source: BinaryIO, form: BodyForm) -> int:
     return min(unpacked_bytes, limits.MAX_UPLOAD_CSV_BYTES)
 
 
-def _problems_of_header(
-    names: Sequence[str], declared: Sequence[str]
-) -> list[ColumnProblem]:
-    """The problems of a header: ``missing-column`` and ``duplicate-column`` by name;
-    ``unknown-column`` by the columns' places, because a headerless file has a person's
-    values where names should be.
-    """
-    counts = Counter(names)
-    missing = [name for name in declared if name not in counts]
-    problems = []
-    for name, suspected in suspicions.of_missing_columns(missing, names).items():
-        problems.append(ColumnProblem(name, "missing-column", 1, suspected=suspected))
-    for name in declared:
-        if counts[name] > 1:
-            problems.append(ColumnProblem(name, "duplicate-column", counts[name]))
-    unknown = {
-        place: name for place, name in enumerate(names, start=1) if name not in declared
-    }
-    if unknown:
-        shown = tuple(unknown)[: forest_limits.MAX_REPORTED_PROBLEMS]
-        suspected = suspicions.of_unknown_columns(unknown, len(names))
-        suspected = suspected or identifier_names.of_unknown_columns(unknown.values())
-        problems.append(
-            ColumnProblem(
-                "", "unknown-column", len(unknown), positions=shown, suspected=suspected
-            )
-        )
-    return problems
-
-
-def _declared_names(header: Sequence[str], declared: Sequence[str]) -> list[str]:
-    """The names in a header, as the declaration writes those that it has.
-
-    A header in another Unicode form than the declaration means the declared column that
-    looks the same.
-    """
-    by_name = {composed(name): name for name in declared}
-    # an exact name wins where two declared names look the same
-    by_name.update(zip(declared, declared, strict=True))
-    return [by_name.get(name) or by_name.get(composed(name), name) for name in header]
-
-
 def _declared_columns(rules: RowRules) -> list[str]:
     """The columns that an upload has, in the order of the declaration."""
     names = [column.name for column in rules.schema.columns]
@@ -266,8 +225,8 @@ class Reading:
         declared = _declared_columns(self._rules)
         if passes_over and isinstance(body, CsvSource):
             body.pass_separator_line()
-        names = _declared_names(body.read_header(), declared)
-        self._of_header = _problems_of_header(names, declared)
+        names = declared_names(body.read_header(), declared)
+        self._of_header = problems_of_header(names, declared)
         counts = Counter(names)
         is_other_file = counts.keys().isdisjoint(declared)
         if self._of_header and (is_other_file or not passes_over):

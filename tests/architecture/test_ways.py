@@ -43,7 +43,7 @@ does not save a reader.
 """
 
 SIZES = {
-    "code tokens": 485_400,
+    "code tokens": 487_000,
     "files with TYPE_CHECKING": 7,
     "imports in functions": 52,
 }

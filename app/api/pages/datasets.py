@@ -26,7 +26,16 @@ from app.api.pages.dataset_view import (
     shown_uploads,
     tabs_of,
 )
-from app.api.pages.forms import Form, acts, checked, person, read_file_form, typed, utc
+from app.api.pages.forms import (
+    Form,
+    acts,
+    checked,
+    person,
+    read_file_form,
+    typed,
+    utc,
+    written,
+)
 from app.api.pages.home_view import budget_row
 from app.api.pages.rendering import Visit, Visitor, as_file, if_permitted
 from app.api.pages.views import may_declare
@@ -41,7 +50,7 @@ from app.core.errors import (
     UnsupportedMediaType,
 )
 from app.datasets.catalog import DatasetFilter
-from app.datasets.upload_bodies import BodyForm, Dialect
+from app.datasets.upload_bodies import BodyForm
 from app.services import attention, keys, populations
 from app.services.authorization import has_role, require_role
 from app.services.dataset_rules import change_rules, show_rules
@@ -373,12 +382,7 @@ async def upload(visit: Visitor, dataset: str) -> Response:
         key = checked_key(request, fields.get("once") or None)
         terms = UploadTerms(
             file_form,
-            Dialect.of(
-                fields.get("separator", ","),
-                fields.get("decimal", "."),
-                fields.get("encoding", "utf-8"),
-                fields.get("missing", ""),
-            ),
+            written(fields),
             again="again" in fields,
             accept_unknown="accept_unknown" in fields,
             accept_empty="accept_empty" in fields,

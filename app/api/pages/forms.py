@@ -22,6 +22,7 @@ from app.api.requests import Incoming, checked_key, route_of, whole
 from app.api.requests import checked as checked
 from app.core import json_text, limits
 from app.core.errors import InvalidRequest, MalformedRequest, Unauthenticated
+from app.datasets.upload_bodies import Dialect
 from grovekeeper_common.json_types import JsonObject
 from grovekeeper_common.number_text import number_of
 from grovekeeper_forests.errors import GrovekeeperError
@@ -57,6 +58,16 @@ def cap_field(form: Form, accountant: str, epsilon: str = "epsilon") -> str:
     if form.get("cap_unit") != "own":
         return epsilon
     return "rho" if accountant == "zcdp" else "mu"
+
+
+def written(form: Form) -> Dialect:
+    """How the file of a form is written."""
+    return Dialect.of(
+        form.get("separator", ","),
+        form.get("decimal", "."),
+        form.get("encoding", "utf-8"),
+        form.get("missing", ""),
+    )
 
 
 def typed(form: Form, name: str) -> str:

@@ -4,16 +4,25 @@ the form of its aliases.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal
 
 from fastapi import Query, Response
+from fastapi.responses import PlainTextResponse
 from pydantic import BaseModel, Field
 
 from app.access.grants import NAME_MODEL, TAKE_MODEL, TRAIN
 from app.api.capacity import Work, capacities
 from app.api.pages.dataset_view import tabs_of, unit_of_dataset
-from app.api.pages.forms import Form, acts, checked, read_form, typed
+from app.api.pages.forms import (
+    Form,
+    acts,
+    checked,
+    read_file_form,
+    read_form,
+    typed,
+    written,
+)
 from app.api.pages.model_view import (
     compared_features,
     drawn_tree,
@@ -27,13 +36,13 @@ from app.api.pages.model_view import (
     row_fields,
     tree_use,
 )
-from app.api.pages.rendering import Visit, Visitor, if_permitted
-from app.api.pages.views import ShownProblem, WrongField
+from app.api.pages.rendering import Visit, Visitor, as_file, if_permitted
+from app.api.pages.views import ShownProblem, WrongField, shown_problem
 from app.api.pages.words import sentence
-from app.api.requests import NameFilter, Page, Router
+from app.api.requests import Body, NameFilter, Page, Router, limited
 from app.api.streams import model_file
 from app.core import limits
-from app.core.errors import InvalidRequest
+from app.core.errors import InvalidRequest, RowsInvalid, TooLarge
 from app.registry.models import ModelFilter
 from app.services import keys, models
 from app.services.authorization import has_role
@@ -41,6 +50,7 @@ from app.services.datasets import show
 from app.services.jobs import show_jobs
 from app.services.pagination import PageRequest
 from app.services.predict import predict as predict_rows
+from app.services.prediction_files import predict_file as predicted_file
 from app.services.releases import evaluations
 from app.wire.aliases import AliasName
 from app.wire.base import Reference
@@ -84,7 +94,8 @@ class _Shown:
     """What a form of a card asked for, beside the card.
 
     Attributes:
-        form: ``prediction``, ``aliases`` or ``delete``, if the page answers such a form.
+        form: ``prediction``, ``file``, ``aliases`` or ``delete``, if the page answers
+            such a form.
         alias: the alias whose moves are shown.
         tree: the number of the tree that is drawn.
         prediction: the likeliest classes with their probabilities.
@@ -92,7 +103,8 @@ class _Shown:
         number: the predicted number, where the label is one.
         changed: the features whose number is out of its bounds.
         unseen: the features whose category is not declared.
-        refused: why there is no prediction, if a field has no value of its column.
+        refused: why there is no prediction, if a field or a cell of the file has no
+            value of its column.
     """
 
     form: str = ""
@@ -186,6 +198,32 @@ async def predict(visit: Visitor, model_id: str) -> Response:
                 visit.refused(refusal), model_id, _Shown("prediction", row=row)
             )
         return _card(visit, model_id, shown)
+
+    return await capacities(visit.request).run(Work.PREDICTION, answer)
+
+
+@model_pages.post("/{model_id}/predictions")
+@limited(body=Body.ROWS)
+async def predict_file(visit: Visitor, model_id: str) -> Response:
+    """Download the rows of a file with their predictions."""
+    form = await read_file_form(visit.request)
+    content = b"".join([chunk async for chunk in form.chunks])
+
+    def answer() -> Response:
+        try:
+            rows = predicted_file(*visit.by, model_id, content, written(form.fields))
+        except (InvalidRequest, ParameterInvalid, RowsInvalid, TooLarge) as refusal:
+            _, problem = shown_problem(refusal)
+            if isinstance(refusal, RowsInvalid):  # which speaks of an upload
+                problem = replace(problem, sentence="")
+            problem = replace(problem, title="The file cannot be predicted")
+            return _card(
+                visit.refused(None, form.fields),
+                model_id,
+                _Shown("file", refused=problem),
+            )
+        file = PlainTextResponse(rows, media_type="text/csv")
+        return as_file(file, f"predictions-{model_id}.csv")
 
     return await capacities(visit.request).run(Work.PREDICTION, answer)
 

@@ -41,6 +41,7 @@ from grovekeeper_client.models import (
 from grovekeeper_common import suspicions
 from grovekeeper_common.durable_files import new_file
 from grovekeeper_common.json_types import JsonMapping, JsonObject
+from grovekeeper_common.prediction_columns import PREDICTED, share_column
 
 HAS_PYARROW = find_spec("pyarrow") is not None
 """Whether the extra ``arrow`` is installed."""
@@ -50,9 +51,6 @@ if HAS_PYARROW:
 
 _BLOCK_BYTES = 1024 * 1024
 """Bytes of text that are read at once, and then up to the end of the line."""
-
-PREDICTED = "predicted"
-"""The column of the predicted classes."""
 
 _TABLES = (suspicions.PARQUET, suspicions.ARROW)
 """First bytes of Parquet and Arrow."""
@@ -154,7 +152,7 @@ def predict_file(
         ApiProblem: with the number of rows of the source before the refused request.
     """
     classes = task.schema["label"].get("classes", ())
-    shares = [f"P({name})" for name in classes]
+    shares = list(map(share_column, classes))
     _check_names(task.keep, {PREDICTED, *shares})
     # an alias may move meanwhile
     model = str(task.card["id"])
