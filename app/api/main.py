@@ -35,7 +35,6 @@ from app.api.metrics import Metrics
 from app.api.middleware import Application, EveryRequest, Spans
 from app.api.pages.routers import PAGES
 from app.api.predictions import Predictions
-from app.api.problems import INTERNAL, MEDIA_TYPE, PROBLEMS
 from app.api.requests import check_query
 from app.api.routes import (
     acts,
@@ -284,7 +283,7 @@ def _document_examples(operations: Iterable[JsonObject]) -> None:
                 references = {
                     slug: {"$ref": f"#/components/examples/{slug}"} for slug in slugs
                 }
-                answer["content"][MEDIA_TYPE]["examples"] = references
+                answer["content"][problems.MEDIA_TYPE]["examples"] = references
         for content, example in bodies:
             for media_type, media in content.items():
                 is_shown = (
@@ -364,7 +363,7 @@ _RECORDED = ("application/json", "text/plain")
 FILE = Path(__file__).with_name("examples.json")
 _PROBLEM_EXAMPLES: dict[str, JsonObject] = {
     row.slug: {"value": row.body(f"{row.title}.")}
-    for row in (*PROBLEMS.values(), INTERNAL)
+    for row in (*problems.PROBLEMS.values(), problems.INTERNAL)
     # no operation of the document has a wrong method
     if row.status != HTTPStatus.METHOD_NOT_ALLOWED
 }

@@ -34,7 +34,6 @@ from app.services.authorization import require_role
 from app.services.datasets.upload import SpooledBody, UploadTerms, upload_rows
 from app.services.installation import Installation
 from app.services.jobs import show_jobs
-from app.services.jobs.show_jobs import Followed
 from app.wire.jobs import JobOut
 
 _PIECE_BYTES = 256 * 1024
@@ -119,10 +118,11 @@ class JobEvents:
 
     _capacities: Capacities
     _look_at: Callable[
-        [Installation, Sequence[Followed]], Mapping[Followed, JobOut]
+        [Installation, Sequence[show_jobs.Followed]],
+        Mapping[show_jobs.Followed, JobOut],
     ] = show_jobs.look_at
     _interval_s: float = POLL_INTERVAL_S
-    _followers: dict[Followed, set[asyncio.Queue[JobOut | None]]] = field(
+    _followers: dict[show_jobs.Followed, set[asyncio.Queue[JobOut | None]]] = field(
         default_factory=dict
     )
     _poller: asyncio.Task[None] | None = None

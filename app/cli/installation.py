@@ -25,13 +25,11 @@ from app.core.errors import InstallationError
 from app.core.files import newest_backup
 from app.core.logging import JsonFormatter
 from app.core.memory import without_collection
-from app.core.processes import provider_environment, scrubbed_environment
 from app.core.settings import PREFIX, SETTINGS, Settings, unknown_variables
 from app.db import revisions
 from app.db.database import Database, parse_url
 from grovekeeper_client.cli import problems
 from grovekeeper_client.cli.command import Plain, WrongUse, argument, option
-from grovekeeper_client.cli.problems import ExitCode
 
 db = Group("Upgrade the database of the installation, and change its keys.")
 
@@ -313,7 +311,7 @@ def status(call: HomeOptions) -> None:
         call.output.complain(
             revisions.TAKEN if current < revisions.FIRST else revisions.NEWER
         )
-    raise typer.Exit(ExitCode.FAILED)
+    raise typer.Exit(problems.ExitCode.FAILED)
 
 
 @db.command("new-signer")
@@ -420,7 +418,7 @@ dask_commands = Group(
 def run_scheduler() -> None:
     """Run the scheduler at GROVEKEEPER_DASK_SCHEDULER until a signal stops it."""
     settings = _dask_settings()
-    _become("scheduler", settings, environ=scrubbed_environment())
+    _become("scheduler", settings, environ=processes.scrubbed_environment())
 
 
 @dask_commands.command("worker")
@@ -434,13 +432,13 @@ def run_dask_worker(
     stops it.
     """
     settings = _dask_settings()
-    environ = scrubbed_environment()
+    environ = processes.scrubbed_environment()
     if settings.store is not None:
         from app.core.object_store import ObjectStore  # an extra
 
         # refused here, not in a process that is started again and again
         ObjectStore(settings.store, settings.home)
-        environ |= provider_environment() | {f"{PREFIX}STORE": settings.store}
+        environ |= processes.provider_environment() | {f"{PREFIX}STORE": settings.store}
     _become("worker", settings, environ=environ, host=host, memory_limit=memory_limit)
 
 

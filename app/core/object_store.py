@@ -30,9 +30,7 @@ from urllib.parse import unquote, urlsplit
 
 from app.core import files, limits
 from app.core.errors import InstallationError
-from app.core.files import Listed, SeekableReader, StoreUnreachable
 from grovekeeper_common import durable_files
-from grovekeeper_common.durable_files import Existing
 
 try:
     import obstore
@@ -68,7 +66,7 @@ def _answered() -> Iterator[None]:
     except AlreadyExistsError:
         raise FileExistsError(errno.EEXIST, "an object of that name exists") from None
     except BaseError as error:
-        raise StoreUnreachable(type(error).__name__) from None
+        raise files.StoreUnreachable(type(error).__name__) from None
 
 
 class ObjectStore:
@@ -103,7 +101,7 @@ class ObjectStore:
             ) from None
 
     @contextmanager
-    def new(self, name: str, *, existing: Existing) -> Iterator[BinaryIO]:
+    def new(self, name: str, *, existing: durable_files.Existing) -> Iterator[BinaryIO]:
         """See :meth:`app.core.files.Store.new`. Until its end, the content is in a file
         without a name.
         """
@@ -117,7 +115,9 @@ class ObjectStore:
                 if existing != "keep":
                     raise
 
-    def _put(self, name: str, file: BinaryIO, *, existing: Existing) -> None:
+    def _put(
+        self, name: str, file: BinaryIO, *, existing: durable_files.Existing
+    ) -> None:
         is_small = file.seek(0, 2) <= _WHOLE_BYTES
         file.seek(0)
         with _answered():
@@ -169,11 +169,13 @@ class ObjectStore:
         self._make_room()
         return path
 
-    def files(self, folder: str) -> Iterator[Listed]:
+    def files(self, folder: str) -> Iterator[files.Listed]:
         with _answered():
             for block in obstore.list(self._remote, prefix=folder):
                 for facts in block:
-                    yield Listed(facts["path"], facts["size"], facts["last_modified"])
+                    yield files.Listed(
+                        facts["path"], facts["size"], facts["last_modified"]
+                    )
 
     def delete(self, name: str) -> None:
         with suppress(FileNotFoundError), _answered():
@@ -235,7 +237,7 @@ class ObjectStore:
         return self._folder(facts) / str(facts["path"])
 
 
-class _RemoteReader(SeekableReader):
+class _RemoteReader(files.SeekableReader):
     """Reads one version of an object at any place."""
 
     def __init__(self, remote: Remote, facts: Facts) -> None:
@@ -271,7 +273,7 @@ class _RemoteReader(SeekableReader):
                 )
                 pieces.append(bytes(answer.bytes()))
             if len(pieces[-1]) != last - first:
-                raise StoreUnreachable("an answer of another length")
+                raise files.StoreUnreachable("an answer of another length")
         return b"".join(pieces)
 
 

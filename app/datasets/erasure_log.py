@@ -22,10 +22,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from app.core import files
-from app.core.files import Store, StoredFile
 from app.core.sealed_files import DataKey
 from grovekeeper_common import durable_files
-from grovekeeper_common.durable_files import Existing
 from grovekeeper_common.json_types import JsonObject
 from grovekeeper_forests.kept import kept_property
 
@@ -80,7 +78,7 @@ class ErasureLog:
 
     def __init__(
         self,
-        store: Store,
+        store: files.Store,
         *,
         sign: Callable[[str], str],
         is_signed: Callable[[str], bool],
@@ -94,7 +92,7 @@ class ErasureLog:
         name: str,
         facts: JsonObject | None = None,
         *,
-        existing: Existing = "keep",
+        existing: durable_files.Existing = "keep",
     ) -> None:
         """Writes a record durably. Safe to repeat."""
         # The name is signed, too: a copy under another name would erase other rows.
@@ -162,7 +160,7 @@ class ErasureLog:
             return dict(zip(names, pool.map(self._content, names), strict=True))
 
     def _content(self, name: str) -> bytes:
-        return StoredFile(self._store, f"{FOLDER}/{name}").read_bytes()
+        return files.StoredFile(self._store, f"{FOLDER}/{name}").read_bytes()
 
     def _facts(self, name: str, content: bytes) -> JsonObject | None:
         note = files.note_text(content)

@@ -31,12 +31,6 @@ from app.datasets.admission import ROW_ID_BYTES, AdmissionBook, unit_row_ids
 from app.datasets.columnar_stream import Blocks
 from app.datasets.csv_columns import CountedCells, ReadColumn
 from app.datasets.fingerprints import Fingerprints, RowHash, side_by_side
-from app.datasets.row_layout import (
-    hash_cells,
-    hash_keys,
-    own_column_partitions,
-    stored_columns,
-)
 from app.datasets.row_reading import (
     Reading,
     RowRules,
@@ -209,7 +203,7 @@ class _Intake:
         printed: Writer,
     ) -> None:
         self._reading = reading
-        self._n_own = len(own_column_partitions(rules.partitions))
+        self._n_own = len(row_layout.own_column_partitions(rules.partitions))
         self.n_rows = 0
         self._book = book
         self._printed = printed
@@ -221,7 +215,9 @@ class _Intake:
         self._names: list[bytes] = []
         self._n_compared = 0
         self._rules = rules
-        self._hash_keys = hash_keys(rules.partitions, dataset_key=rules.dataset_key)
+        self._hash_keys = row_layout.hash_keys(
+            rules.partitions, dataset_key=rules.dataset_key
+        )
         self._stored_form = row_layout.arrow_schema(
             rules.schema, rules.partitions, body=prints.body
         )
@@ -300,12 +296,12 @@ class _Intake:
     def _cells(
         self, row_ids: bytes, own_columns: Iterator[pa.Array]
     ) -> Iterator[pa.Array]:
-        for column in stored_columns(self._rules.partitions):
+        for column in row_layout.stored_columns(self._rules.partitions):
             partition = column.partition
             if isinstance(partition, HashPartition):
                 key = self._hash_keys[partition.name]
                 yield pa.array(
-                    hash_cells(row_ids, partition=partition, dataset_key=key)
+                    row_layout.hash_cells(row_ids, partition=partition, dataset_key=key)
                 )
             else:
                 yield next(own_columns)

@@ -15,7 +15,6 @@ from app.core.errors import NotFound
 from app.core.stamps import is_reference
 from app.registry.tables import EvaluatedModelRow, ReleaseRow
 from grovekeeper_forests.releases import names
-from grovekeeper_forests.releases.names import EVALUATION, PROFILE
 
 _LOADED_AT_ONCE = 4
 _LAST = 50
@@ -77,7 +76,10 @@ def last_profiles(
     place = func.row_number().over(
         partition_by=ReleaseRow.dataset_id, order_by=newest_first
     )
-    are_profiles = (ReleaseRow.kind == PROFILE, ReleaseRow.dataset_id.in_(dataset_ids))
+    are_profiles = (
+        ReleaseRow.kind == names.PROFILE,
+        ReleaseRow.dataset_id.in_(dataset_ids),
+    )
     placed = select(ReleaseRow.id, place.label("place")).where(*are_profiles).subquery()
     query = (
         select(ReleaseRow)
@@ -133,7 +135,7 @@ def several_evaluations(
 ) -> Iterator[ReleaseRow]:
     """Yields the evaluations with these ids; the database sends a few at a time."""
     query = select(ReleaseRow).where(
-        ReleaseRow.kind == EVALUATION, ReleaseRow.id.in_(evaluation_ids)
+        ReleaseRow.kind == names.EVALUATION, ReleaseRow.id.in_(evaluation_ids)
     )
     return _in_parts(session, query)
 
@@ -144,7 +146,7 @@ def _evaluate(
     """The conditions on evaluations of some models on some datasets."""
     conditions = [
         EvaluatedModelRow.model_id.in_(model_ids),
-        ReleaseRow.kind == EVALUATION,
+        ReleaseRow.kind == names.EVALUATION,
     ]
     if dataset_ids is not None:
         conditions.append(ReleaseRow.dataset_id.in_(dataset_ids))

@@ -17,8 +17,6 @@ from sqlalchemy.orm import Session
 
 from app.access import grants, keys, tokens
 from app.access.grants import MANAGE_DATASET, TRAIN, Principal, Role
-from app.access.keys import wait_for_revocation
-from app.access.tokens import SigningKeys, Token, TokenRules
 from app.core import stamps
 from app.core.errors import NotFound, RoleMissing, SubmitterRevoked, Unauthenticated
 from app.core.settings import Settings
@@ -38,8 +36,8 @@ class IdentityProvider:
     say.
     """
 
-    rules: TokenRules
-    signing_keys: SigningKeys
+    rules: tokens.TokenRules
+    signing_keys: tokens.SigningKeys
 
     @classmethod
     def of(cls, settings: Settings) -> "IdentityProvider | None":
@@ -48,14 +46,16 @@ class IdentityProvider:
             return None
         assert settings.oidc_audience is not None, "checked with the settings"
         roles = {value: Role(role) for value, role in settings.oidc_roles.items()}
-        rules = TokenRules(
+        rules = tokens.TokenRules(
             settings.oidc_issuer,
             settings.oidc_audience,
             settings.oidc_roles_claim,
             roles,
             settings.oidc_max_lifetime_s,
         )
-        return cls(rules, SigningKeys(settings.oidc_jwks, issuer=settings.oidc_issuer))
+        return cls(
+            rules, tokens.SigningKeys(settings.oidc_jwks, issuer=settings.oidc_issuer)
+        )
 
 
 def confirm(installation: Installation, principal: Principal) -> Principal:
@@ -154,7 +154,7 @@ def _valid_s(installation: Installation, principal: Principal) -> float:
     return min(ends)
 
 
-def _subject(installation: Installation, token: Token) -> Principal:
+def _subject(installation: Installation, token: tokens.Token) -> Principal:
     """The principal of a token's subject, whose roles are those of its newest token.
 
     Only the first token of a subject and a token with other roles write.
@@ -189,7 +189,7 @@ def _subject(installation: Installation, token: Token) -> Principal:
             )
         principal = grants.read(session, key_id, now=database.now)
     if not is_first:
-        wait_for_revocation()  # an earlier token may have had more roles
+        keys.wait_for_revocation()  # an earlier token may have had more roles
     return principal
 
 
@@ -213,7 +213,7 @@ def write_as(
         grants.lock(session, caller.key_id, changing=changing)
         yield session, refreshed(installation, session, caller)
     if changing is not None:
-        wait_for_revocation()
+        keys.wait_for_revocation()
 
 
 def refreshed(

@@ -28,13 +28,11 @@ from app.core.errors import (
 )
 from app.core.preconditions import NOTHING, Condition, etag_of, require_unchanged
 from app.datasets import catalog
-from app.datasets.catalog import Dataset
 from app.jobs import queue
 from app.jobs.states import EndReason, JobState
 from app.jobs.tables import JobRow
 from app.ledger import control, rules, statements, tables
 from app.ledger.rules import Quota, Rules, loosens, put
-from app.ledger.statements import EntryFilter
 from app.ledger.tables import EntryKind, RulesRow
 from app.services.authorization import (
     authorized_dataset,
@@ -149,7 +147,7 @@ def living_proposal(row: RulesRow | None, *, at: datetime) -> JsonObject | None:
     return row.proposal
 
 
-def rules_out(session: Session, dataset: Dataset, *, at: datetime) -> RulesOut:
+def rules_out(session: Session, dataset: catalog.Dataset, *, at: datetime) -> RulesOut:
     """Formats the rules of a dataset."""
     row = rules.row_of(session, dataset.id)
     accountant = tables.account(session, dataset.id).accountant
@@ -174,7 +172,7 @@ def rules_out(session: Session, dataset: Dataset, *, at: datetime) -> RulesOut:
     )
 
 
-def _etag(dataset: Dataset, row: RulesRow | None, *, at: datetime) -> str:
+def _etag(dataset: catalog.Dataset, row: RulesRow | None, *, at: datetime) -> str:
     changed = None
     if row is not None:
         changed = [row.changed_by, stamps.to_text(row.changed_at)]
@@ -226,7 +224,7 @@ class _Change:
         self,
         session: Session,
         principal: Principal,
-        dataset: Dataset,
+        dataset: catalog.Dataset,
         now: grants.Now,
         condition: Condition,
     ) -> None:
@@ -394,7 +392,7 @@ def list_decisions(installation: Installation, principal: Principal) -> list[Dec
             control.CHAIN,
             before=None,
             limit=_READ_DECISIONS,
-            chosen=EntryFilter(kinds=list(_ACTS.values())),
+            chosen=statements.EntryFilter(kinds=list(_ACTS.values())),
         )
         decisions: list[Decision] = []
         for act in acts:

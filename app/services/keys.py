@@ -15,9 +15,7 @@ from app.access.keys import NewKey, NotAKey
 from app.access.tables import GrantRow, KeyRow
 from app.core import limits, stamps
 from app.core.errors import InstallationError, InvalidRequest, LastOwner, NotFound
-from app.core.stamps import is_reference
 from app.datasets import catalog
-from app.datasets.catalog import Dataset
 from app.db.database import Database
 from app.db.locks import lock_names
 from app.ledger import control
@@ -447,7 +445,7 @@ def show_grant(
     with installation.database.read() as session:
         dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
         row = None
-        if is_reference(key_id):
+        if stamps.is_reference(key_id):
             row = session.get(GrantRow, (key_id, dataset.id))
         if row is None:
             raise NotFound("grant")
@@ -461,7 +459,7 @@ def show_grant(
 @contextmanager
 def _changing(
     installation: Installation, principal: Principal, reference: str, key_id: str
-) -> Iterator[tuple[Session, Principal, Dataset]]:
+) -> Iterator[tuple[Session, Principal, catalog.Dataset]]:
     """Opens a transaction that changes a grant of a key on a dataset, whose other
     grants nobody changes meanwhile.
 

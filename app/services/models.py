@@ -31,13 +31,11 @@ from app.core.errors import (
 )
 from app.core.preconditions import NOTHING, Condition, etag_of, require_unchanged
 from app.datasets import catalog
-from app.datasets.catalog import Dataset
 from app.jobs import queue
 from app.jobs.tables import JobPart, JobRow
 from app.ledger import control
 from app.ledger.tables import EntryKind
 from app.registry import models
-from app.registry.models import ALL_MODELS, ModelFilter
 from app.registry.tables import AliasMoveRow, ReleaseRow
 from app.services.authorization import authorized_dataset, refreshed, write_as
 from app.services.guarantees import of_population
@@ -238,7 +236,7 @@ def list_models(
     installation: Installation,
     principal: Principal,
     page: PageRequest,
-    matching: ModelFilter = ALL_MODELS,
+    matching: models.ModelFilter = models.ALL_MODELS,
 ) -> ModelList:
     """Lists the models of all datasets on which the key may predict, newest first.
 
@@ -594,7 +592,12 @@ def _etag(last: AliasMoveRow) -> str:
 
 
 def _move(
-    dataset: Dataset, alias: str, model_id: str | None, *, by: Principal, at: datetime
+    dataset: catalog.Dataset,
+    alias: str,
+    model_id: str | None,
+    *,
+    by: Principal,
+    at: datetime,
 ) -> AliasMoveRow:
     return AliasMoveRow(
         dataset_id=dataset.id,

@@ -8,11 +8,8 @@ from app.access.grants import Principal, Role
 from app.access.idempotency import Answer, IdempotentRequest, once
 from app.core import stamps
 from app.datasets import catalog
-from app.datasets.catalog import NamedDataset
 from app.ledger import control, populations, statements
 from app.ledger.admission import Population
-from app.ledger.populations import NewPopulation
-from app.ledger.statements import Limit
 from app.ledger.tables import EntryKind, PopulationRow
 from app.services.authorization import write_as
 from app.services.guarantees import of_large_amount, population_guarantee
@@ -51,7 +48,7 @@ def open_population(
         at = installation.database.now(session)
 
         def work() -> Answer:
-            new_population = NewPopulation(
+            new_population = populations.NewPopulation(
                 id=stamps.new(stamps.POPULATION),
                 name=body.name,
                 accountant=body.budget.accountant,
@@ -123,8 +120,8 @@ def _all_out(session: Session, rows: Sequence[PopulationRow]) -> list[Population
 def _out(
     row: PopulationRow,
     population: Population,
-    limit: Limit,
-    names: Mapping[str, NamedDataset],
+    limit: statements.Limit,
+    names: Mapping[str, catalog.NamedDataset],
 ) -> PopulationOut:
     balance = balance_of_population(population, limit)
     return PopulationOut(

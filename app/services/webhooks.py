@@ -36,7 +36,6 @@ from app.services.jobs import notices
 from app.services.ledger.heads import Heads
 from app.webhooks import outbox, sender
 from app.webhooks.outbox import WebhookRow
-from app.webhooks.sender import AddressRefused, read_url
 from app.wire.webhooks import (
     WebhookIn,
     WebhookList,
@@ -67,8 +66,8 @@ def create_webhook(
             unused, above 1, or of a public dataset, which has no budget.
     """
     try:
-        read_url(body.url, allowed=installation.settings.webhook_networks)
-    except AddressRefused as refusal:
+        sender.read_url(body.url, allowed=installation.settings.webhook_networks)
+    except sender.AddressRefused as refusal:
         raise InvalidRequest.at("/url", str(refusal), accepted=[_ADDRESS]) from None
     if (body.threshold is not None) != (outbox.BUDGET_LOW in body.events):
         raise InvalidRequest.at("/threshold", "required-for-budget-low-only")

@@ -29,10 +29,7 @@ from app.core.settings import GlobalRole
 from app.ledger import control
 from app.ledger.tables import EntryKind
 from app.services import dataset_rules, keys, observed
-from app.services.dataset_rules import list_frozen
 from app.services.ledger import audit, evidence
-from app.services.ledger.audit import ActSearch
-from app.services.ledger.evidence import verify_acts
 from app.services.pagination import PageRequest
 from app.wire.acts import ActKind
 from app.wire.base import Reference
@@ -68,7 +65,7 @@ def show_administration(visit: Visitor, heads: KeptHeads) -> Response:
             (f"{int(100 * share)} %", n_accounts)
             for share, n_accounts in seen.near_cap.items()
         ],
-        frozen=list_frozen(*visit.by),
+        frozen=dataset_rules.list_frozen(*visit.by),
         approvals=dataset_rules.list_approvals(*visit.by, PageRequest()),
         signer=evidence.show_signer(heads.signer),
     )
@@ -193,7 +190,7 @@ def list_acts(
     """Show administrative acts, newest first, and whether the head outside the database
     covers them; of one dataset to its owners, too.
     """
-    search = ActSearch(
+    search = audit.ActSearch(
         kind=EntryKind(fields.kind) if fields.kind else None,
         by=fields.by.strip() or None,
         about=fields.about.strip() or None,
@@ -208,7 +205,7 @@ def list_acts(
         kinds=get_args(ActKind),
         fields=fields,
         searched=fields.model_dump(),
-        is_searched=search != ActSearch(),
+        is_searched=search != audit.ActSearch(),
         is_published=not heads.n_behind({control.CHAIN: found.size}),
         size=found.size,
     )
@@ -219,7 +216,8 @@ def list_acts(
 def show_verification(visit: Visitor, heads: KeptHeads) -> Response:
     """Let the verifier check all acts, and show its answer."""
     return visit.page(
-        "acts_verified", verification=verify_acts(*visit.by, signer=heads.signer)
+        "acts_verified",
+        verification=evidence.verify_acts(*visit.by, signer=heads.signer),
     )
 
 

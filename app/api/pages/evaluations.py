@@ -26,7 +26,6 @@ from app.services.authorization import require_role
 from app.services.datasets import show
 from app.services.pagination import PageRequest
 from app.services.releases import evaluations
-from app.services.releases.evaluations import EvaluationRequest
 from app.wire.base import Reference
 from app.wire.evaluations import (
     ConfusionOut,
@@ -87,7 +86,7 @@ _METRICS = {
 
 def _evaluation(
     visit: Visit, model_id: str, fields: EvaluationFields
-) -> EvaluationRequest:
+) -> evaluations.EvaluationRequest:
     metrics = fields.counts.split()
     if fields.auroc:
         metrics.append("auroc")
@@ -96,7 +95,9 @@ def _evaluation(
         "metrics": metrics or None,
         "largest_error": number_in(fields.largest_error),
     }
-    return EvaluationRequest(models=[model_id], body=checked(EvaluationIn, asked))
+    return evaluations.EvaluationRequest(
+        models=[model_id], body=checked(EvaluationIn, asked)
+    )
 
 
 @sold(evaluation_pages, "/models/{model_id}/evaluate", EvaluationFields, _evaluation)
@@ -218,7 +219,9 @@ class SelectionFields(RowsToRead):
         )
 
 
-def _choice(visit: Visit, of: str, fields: SelectionFields) -> EvaluationRequest:
+def _choice(
+    visit: Visit, of: str, fields: SelectionFields
+) -> evaluations.EvaluationRequest:
     models = fields.normal().chosen.split()
     asked = {
         "dataset": of,
@@ -226,7 +229,9 @@ def _choice(visit: Visit, of: str, fields: SelectionFields) -> EvaluationRequest
         "models": models,
         "winner_accuracy": bool(fields.winner_accuracy),
     }
-    return EvaluationRequest(models=models, body=checked(SelectionIn, asked))
+    return evaluations.EvaluationRequest(
+        models=models, body=checked(SelectionIn, asked)
+    )
 
 
 @sold(selection_pages, "/{of}/choice", SelectionFields, _choice)

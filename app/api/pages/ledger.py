@@ -15,7 +15,6 @@ from app.api.capacity import Work
 from app.api.pages import ledger_view
 from app.api.pages.dataset_view import tabs_of, unit_of_dataset
 from app.api.pages.forms import Form, acts, cap_field, checked, identity, typed
-from app.api.pages.ledger_view import details_of, entry_table
 from app.api.pages.rendering import Visit, Visitor, as_file, if_permitted
 from app.api.pages.views import neighbours
 from app.api.requests import KeptHeads, Page, Router, limited
@@ -27,7 +26,6 @@ from app.services import populations
 from app.services.authorization import has_role
 from app.services.jobs import show_jobs
 from app.services.ledger import balances, evidence, history, spent
-from app.services.ledger.history import EVERY_ENTRY, Search
 from app.services.pagination import PageRequest
 from app.wire.base import Reference
 from app.wire.ledger import AccountEntryKind, CapIn, SpentBy
@@ -88,7 +86,7 @@ def show_account(
             scopes[f"{name}={cell['cell']}"] = {name: [cell["cell"]]}
     if fields.cell and fields.cell not in scopes:
         raise InvalidRequest.at("/cell", "unknown-cell")
-    search = Search(
+    search = history.Search(
         kinds=[EntryKind(fields.kind)] if fields.kind else None,
         job_id=fields.job.strip() or None,
         actor=fields.key.strip() or None,
@@ -105,7 +103,7 @@ def show_account(
         if kind == "dataset"
         else [],
         unit=account_unit(visit, balance["account"], kind=kind),
-        table_of_entries=entry_table(entries, kind, members),
+        table_of_entries=ledger_view.entry_table(entries, kind, members),
         numbers=ledger_view.NUMBERS,
         names=entries.names,
         following=entries.next,
@@ -113,7 +111,7 @@ def show_account(
         kinds=_KINDS[kind],
         fields=fields,
         searched=fields.model_dump(),
-        is_searched=search != EVERY_ENTRY,
+        is_searched=search != history.EVERY_ENTRY,
         may_change_cap=balances.may_change_cap(*visit.by, account),
         reads_all=kind == "population" or has_role(*visit.by, account, SEE_LEDGER),
     )
@@ -149,7 +147,7 @@ def show_entry(visit: Visitor, account: str, sequence: int) -> Response:
         balance=balance,
         shown=shown,
         entry=fields,
-        purpose=details_of(shown.entry).get("purpose"),
+        purpose=ledger_view.details_of(shown.entry).get("purpose"),
         neighbours=neighbours(sequence, shown.size),
         text=text,
         ended=ended,

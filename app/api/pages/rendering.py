@@ -27,7 +27,6 @@ from app.api.pages.views import (
     tree_of,
 )
 from app.core import errors, limits
-from app.core.errors import NotFound, RoleMissing
 from app.services.installation import Installation
 from grovekeeper_common import odds_words, scope_words
 from grovekeeper_common.job_words import REASONS, place_in_words
@@ -118,7 +117,7 @@ def if_permitted(show: Callable[[], _Part]) -> _Part | None:
     """A part of a page, unless the caller lacks the role."""
     try:
         return show()
-    except (NotFound, RoleMissing):
+    except (errors.NotFound, errors.RoleMissing):
         return None
 
 

@@ -16,9 +16,7 @@ from app.core import limits, stamps
 from app.ledger.tables import EntryKind
 from app.services import keys, populations
 from app.services.ledger import audit, balances, history, spend_history
-from app.services.ledger.audit import ActSearch
 from app.services.ledger.evidence import show_deployment, verify_ledger
-from app.services.ledger.history import Search
 from app.services.pagination import PageRequest
 
 report_pages = Router(prefix="/ui/ledger")
@@ -57,7 +55,7 @@ def show_report(
         of_kind["population"] = populations.show_population(*visit.by, balance.account)
     else:
         of_kind |= _of_dataset(visit, balance.account, since)
-    changes = Search(kinds=_CHANGES[balance.kind])
+    changes = history.Search(kinds=_CHANGES[balance.kind])
     return visit.page(
         "report",
         balance=balance.model_dump(),
@@ -78,7 +76,7 @@ def _of_dataset(visit: Visit, dataset: str, since: date | None) -> dict[str, Any
     """
     first_day = "" if since is None else since.isoformat()
     spent = spend_history.list_charges(*visit.by, dataset)
-    found = audit.search_acts(*visit.by, ActSearch(dataset=dataset), _WHOLE_PAGE)
+    found = audit.search_acts(*visit.by, audit.ActSearch(dataset=dataset), _WHOLE_PAGE)
     acts = []
     for act in found.acts:
         if act.kind in _ERASURES_AND_REFUSALS and act.at >= first_day:

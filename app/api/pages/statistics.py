@@ -29,8 +29,6 @@ from app.core.errors import InvalidRequest
 from app.services.authorization import has_role
 from app.services.jobs.show_jobs import jobs_of
 from app.services.releases import profiles, statistics, statistics_files
-from app.services.releases.profiles import ProfileRequest
-from app.services.releases.statistics import StatisticsRequest
 from app.wire.datasets import ColumnName
 from app.wire.profiles import ProfileIn, ProfileOut
 from app.wire.statistics import StatisticsIn, StatisticsOut, StatisticsTableOut
@@ -98,13 +96,15 @@ class StatisticsFields(SpendingFields):
 
 def _statistics(
     visit: Visit, dataset: str, fields: StatisticsFields
-) -> StatisticsRequest:
+) -> statistics.StatisticsRequest:
     error: dict[str, str] = {}
     if fields.error.strip():
         error = _read("/error", error_of, fields.error, _ERRORS)
     table = _table(fields, shown_dataset(visit, dataset)["schema"])
     body = {**fields.given(), **error, "tables": [table]}
-    return StatisticsRequest(dataset=dataset, body=checked(StatisticsIn, body))
+    return statistics.StatisticsRequest(
+        dataset=dataset, body=checked(StatisticsIn, body)
+    )
 
 
 @sold(
@@ -138,11 +138,13 @@ class ProfileFields(SpendingFields):
     size_share: Text = ""
 
 
-def _profile(visit: Visit, dataset: str, fields: ProfileFields) -> ProfileRequest:
+def _profile(
+    visit: Visit, dataset: str, fields: ProfileFields
+) -> profiles.ProfileRequest:
     chosen = ((name, getattr(fields, name).strip()) for name in _PARAMETERS)
     parameters = {name: text for name, text in chosen if text}
     body = {**fields.given("label"), "parameters": parameters}
-    return ProfileRequest(dataset=dataset, body=checked(ProfileIn, body))
+    return profiles.ProfileRequest(dataset=dataset, body=checked(ProfileIn, body))
 
 
 @sold(statistics_pages, "/datasets/{dataset}/profiles/new", ProfileFields, _profile)

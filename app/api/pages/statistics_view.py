@@ -26,7 +26,6 @@ from grovekeeper_common.number_words import (
 from grovekeeper_forests.bins.noisy_counts import noise_bound
 from grovekeeper_forests.data.days import day_of
 from grovekeeper_forests.privacy import events
-from grovekeeper_forests.privacy.events import Event
 from grovekeeper_forests.releases.names import PROFILE
 from grovekeeper_forests.releases.profile.price import parts_of
 from grovekeeper_forests.releases.statistics.read import LEVEL
@@ -106,7 +105,7 @@ def counts_of_profile(released: ProfileOut, label: str) -> list[StatisticsTableO
 
 
 def _counted(
-    column: str | None, counts: Sequence[tuple[list[str], float]], event: Event
+    column: str | None, counts: Sequence[tuple[list[str], float]], event: events.Event
 ) -> StatisticsTableOut:
     def estimate(count: float, n_counts: int = 1) -> dict[str, float]:
         bound = noise_bound(event, level=LEVEL, n_counts=n_counts)

@@ -7,7 +7,6 @@ from app.api.problems import QUOTED
 from app.api.requests import By, Idempotency, Page, Router, limited, raises, sent
 from app.core.errors import NoRowsYet, NotFound, RoleMissing
 from app.services.releases import evaluations
-from app.services.releases.evaluations import EvaluationRequest
 from app.services.releases.requests import quote, submit
 from app.wire.evaluations import (
     EvaluationIn,
@@ -27,7 +26,7 @@ def quote_evaluation(by: By, model_id: str, body: EvaluationIn) -> EvaluationQuo
     """Quote an evaluation: its releases, its price, and whether the scope covers rows
     of the model's training.
     """
-    return quote(*by, EvaluationRequest(models=[model_id], body=body))
+    return quote(*by, evaluations.EvaluationRequest(models=[model_id], body=body))
 
 
 @evaluation_routes.post(
@@ -44,7 +43,11 @@ def evaluate_model(
     answers there, with noise.
     """
     return sent(
-        submit(*by, EvaluationRequest(models=[model_id], body=body), request=request)
+        submit(
+            *by,
+            evaluations.EvaluationRequest(models=[model_id], body=body),
+            request=request,
+        )
     )
 
 
@@ -58,7 +61,7 @@ def list_evaluations(by: By, model_id: str, page: Page) -> EvaluationList:
 @raises(*QUOTED)
 def quote_selection(by: By, body: SelectionIn) -> EvaluationQuoteOut:
     """Quote the choice of the best of several models: its releases and its price."""
-    return quote(*by, EvaluationRequest(models=body.models, body=body))
+    return quote(*by, evaluations.EvaluationRequest(models=body.models, body=body))
 
 
 @evaluation_routes.post("/evaluations", status_code=202, response_model=TrainOut)
@@ -69,7 +72,11 @@ def select_model(by: By, body: SelectionIn, request: Idempotency) -> Response:
     one charge.
     """
     return sent(
-        submit(*by, EvaluationRequest(models=body.models, body=body), request=request)
+        submit(
+            *by,
+            evaluations.EvaluationRequest(models=body.models, body=body),
+            request=request,
+        )
     )
 
 

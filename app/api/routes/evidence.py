@@ -10,7 +10,6 @@ from app.api.requests import By, Caller, KeptHeads, Router
 from app.api.routes.ledger import Count
 from app.core.errors import InvalidRequest
 from app.services.ledger import evidence
-from app.services.ledger.evidence import ProofRequest
 from app.wire.evidence import ConsistencyOut, DeploymentOut, InclusionOut, SignerOut
 from app.wire.ledger import VerificationIn, VerificationList
 
@@ -22,10 +21,10 @@ _YAML = "application/yaml"
 
 def _proof(
     sequence: Count = None, from_size: Count = None, size: Count = None
-) -> ProofRequest:
+) -> evidence.ProofRequest:
     if (sequence is None) == (from_size is None):
         raise InvalidRequest.at("/sequence", "give-sequence-or-from-size")
-    return ProofRequest(sequence=sequence, from_size=from_size, size=size)
+    return evidence.ProofRequest(sequence=sequence, from_size=from_size, size=size)
 
 
 @evidence_routes.get(
@@ -41,7 +40,7 @@ def show_checkpoint(by: By, heads: KeptHeads, account: str) -> str:
 
 @evidence_routes.get("/ledger/{account}/proofs")
 def show_proof(
-    by: By, account: str, proof: Annotated[ProofRequest, Depends(_proof)]
+    by: By, account: str, proof: Annotated[evidence.ProofRequest, Depends(_proof)]
 ) -> InclusionOut | ConsistencyOut:
     """Prove that an entry is in the log (`?sequence=`), or that the log only grew since
     a size (`?from_size=`).

@@ -28,7 +28,6 @@ from app.core.errors import (
 )
 from app.ledger.tables import EntryKind
 from app.services.ledger import balances, history, spent
-from app.services.ledger.history import Search
 from app.wire.ledger import (
     AccountBalance,
     AccountEntryKind,
@@ -83,10 +82,10 @@ def _search(
     actor: _Id = None,
     scope: _ScopeText = None,
     purpose: _Purpose = None,
-) -> Search:
+) -> history.Search:
     """The entries that a request asks for; all of them without a parameter."""
     kinds = None if kind is None else [EntryKind(kind)]
-    return Search(kinds, job, actor, _scope(scope), purpose)
+    return history.Search(kinds, job, actor, _scope(scope), purpose)
 
 
 @ledger_routes.get("")
@@ -112,7 +111,10 @@ def show_balance(
 
 @ledger_routes.get("/{account}/entries")
 def list_entries(
-    by: By, account: str, page: Page, search: Annotated[Search, Depends(_search)]
+    by: By,
+    account: str,
+    page: Page,
+    search: Annotated[history.Search, Depends(_search)],
 ) -> EntryList:
     """List the entries of an account in order, with their events, exactly as they were
     hashed. An analyst reads those of what the own key submitted.

@@ -7,7 +7,6 @@ from app.api.problems import QUOTED
 from app.api.requests import By, Idempotency, Page, Router, limited, raises, sent
 from app.core.errors import NoRowsYet
 from app.services.releases import profiles
-from app.services.releases.profiles import ProfileRequest
 from app.services.releases.requests import quote, submit
 from app.wire.jobs import TrainOut
 from app.wire.profiles import ProfileIn, ProfileList, ProfileOut, ProfileQuoteOut
@@ -19,7 +18,7 @@ profile_routes = Router(tags=["profiles"])
 @raises(*QUOTED)
 def quote_profile(by: By, dataset: str, body: ProfileIn) -> ProfileQuoteOut:
     """Quote a profile: its releases and its price. Reads no row and costs nothing."""
-    return quote(*by, ProfileRequest(dataset=dataset, body=body))
+    return quote(*by, profiles.ProfileRequest(dataset=dataset, body=body))
 
 
 @profile_routes.post(
@@ -36,7 +35,9 @@ def release_profile(
     quantiles of a label that is a number) and a size, which later jobs reuse.
     """
     return sent(
-        submit(*by, ProfileRequest(dataset=dataset, body=body), request=request)
+        submit(
+            *by, profiles.ProfileRequest(dataset=dataset, body=body), request=request
+        )
     )
 
 

@@ -11,7 +11,6 @@ from app.core.errors import NoRowsYet
 from app.services.predict import PredictionForm
 from app.services.releases import statistics, statistics_files
 from app.services.releases.requests import quote, submit
-from app.services.releases.statistics import StatisticsRequest
 from app.wire.jobs import TrainOut
 from app.wire.statistics import (
     StatisticsIn,
@@ -29,7 +28,7 @@ def quote_statistics(by: By, dataset: str, body: StatisticsIn) -> StatisticsQuot
     """Quote statistics: tables, their error and their price. Reads no row and costs
     nothing.
     """
-    return quote(*by, StatisticsRequest(dataset=dataset, body=body))
+    return quote(*by, statistics.StatisticsRequest(dataset=dataset, body=body))
 
 
 @statistics_routes.post(
@@ -45,7 +44,7 @@ def release_statistics(
     """Reserve the price and queue a job that releases noisy counts, sums, means,
     variances and quantiles.
     """
-    asked = StatisticsRequest(dataset=dataset, body=body)
+    asked = statistics.StatisticsRequest(dataset=dataset, body=body)
     return sent(submit(*by, asked, request=request))
 
 

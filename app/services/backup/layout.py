@@ -38,7 +38,6 @@ from app.core import stamps
 from app.core.errors import InstallationError
 from app.core.files import StoredFile
 from app.ledger import checkpoints
-from app.ledger.checkpoints import Signer
 from grovekeeper_common import durable_files
 from grovekeeper_common.json_types import JsonObject
 
@@ -104,7 +103,7 @@ class Manifest:
         """Bytes of all files but the manifest."""
         return sum(facts.size_bytes for facts in self.files.values())
 
-    def write(self, folder: Path, signer: Signer) -> None:
+    def write(self, folder: Path, signer: checkpoints.Signer) -> None:
         """Writes and signs the manifest, after all other files."""
         value = {
             "format": _FORMAT,
@@ -119,7 +118,7 @@ class Manifest:
         )
 
     @classmethod
-    def read(cls, folder: Path, signer: Signer) -> "Manifest":
+    def read(cls, folder: Path, signer: checkpoints.Signer) -> "Manifest":
         """Reads the manifest of a backup that this signer made.
 
         Raises:

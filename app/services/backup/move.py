@@ -22,7 +22,6 @@ from app.db import migrate, revisions
 from app.db.database import Database, dialect_of, parse_url
 from app.jobs import queue
 from app.ledger import checkpoints
-from app.ledger.checkpoints import HeadFolder
 from app.services.backup import layout
 from app.services.backup.restore import find_losses, wrong_balances
 from app.services.installation import open_heads, refuse_unfinished_restore
@@ -135,7 +134,7 @@ def _verified(settings: Settings, session: Session) -> Sequence[str]:
     """
     keys = checkpoints.pinned_keys(session)
     open_signer(settings, keys, make=False)
-    heads = HeadFolder(open_heads(settings), keys).read_all()
+    heads = checkpoints.HeadFolder(open_heads(settings), keys).read_all()
     losses = [loss for loss in find_losses(session, heads) if loss.head is not None]
     if losses:
         lines = "\n".join(

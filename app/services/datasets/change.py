@@ -12,7 +12,6 @@ from sqlalchemy import Text, literal, update
 from sqlalchemy.orm import Session
 
 from app.access import grants
-from app.access.grants import MANAGE_DATASET, Principal
 from app.core.errors import (
     ChangedMeanwhile,
     DeclarationFixed,
@@ -24,7 +23,6 @@ from app.core.preconditions import NOTHING, Condition, require_unchanged
 from app.datasets import catalog
 from app.datasets.catalog import Dataset, DatasetRow
 from app.ledger import control, populations, tables
-from app.ledger.tables import EntryKind
 from app.services.authorization import authorized_dataset, write_as
 from app.services.datasets.declaration_rules import checked_columns, read_partitions
 from app.services.datasets.declare import same_columns, with_warnings
@@ -49,7 +47,7 @@ _STAY = (
 
 def change_columns(
     installation: Installation,
-    principal: Principal,
+    principal: grants.Principal,
     reference: str,
     columns: SchemaIn,
     *,
@@ -77,7 +75,7 @@ def change_columns(
     database = installation.database
     with database.read() as session:
         dataset = authorized_dataset(
-            session, principal, reference, MANAGE_DATASET
+            session, principal, reference, grants.MANAGE_DATASET
         ).living()
     schema = _checked(dataset, columns)
     is_changed = schema != dataset.schema
@@ -93,7 +91,7 @@ def change_columns(
 
 def _replace(
     installation: Installation,
-    principal: Principal,
+    principal: grants.Principal,
     dataset: Dataset,
     schema: Schema,
     *,
@@ -108,7 +106,9 @@ def _replace(
     will_be = _written(schema.to_json())
     digests = {"before": _digest(was), "after": _digest(will_be)}
     with write_as(installation, principal) as (session, principal):
-        grants.require(session, principal, dataset.id, MANAGE_DATASET, kind="dataset")
+        grants.require(
+            session, principal, dataset.id, grants.MANAGE_DATASET, kind="dataset"
+        )
         locked = catalog.locked(session, dataset.id).living()
         if locked.row.schema != dataset.row.schema:
             require_unchanged(condition, None)  # no tag that held a moment ago holds
@@ -122,7 +122,7 @@ def _replace(
         )
         control.record(
             session,
-            EntryKind.DATASET_CHANGED,
+            tables.EntryKind.DATASET_CHANGED,
             actor=principal.key_id,
             dataset=dataset.id,
             **digests,

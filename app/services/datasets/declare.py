@@ -21,7 +21,6 @@ from app.datasets import catalog, unit_names
 from app.datasets.catalog import Dataset, DatasetRow
 from app.ledger import accounts, control, statements
 from app.ledger.populations import find as find_population
-from app.ledger.statements import Limit
 from app.ledger.tables import EntryKind
 from app.services.authorization import refreshed, write_as
 from app.services.datasets import membership
@@ -210,7 +209,9 @@ class _Checked:
             dataset.row.population, totals = membership.with_new_member(
                 session, principal, account, population=named
             )
-        highest = Limit(Amount(account.accountant, self.cap), account.split_delta)
+        highest = statements.Limit(
+            Amount(account.accountant, self.cap), account.split_delta
+        )
         limit = statements.printable_at(highest, cap=self.cap, load=0)
         facts = dict(
             declared_out(dataset, statements.balance_of_new(account, self.cap, totals))

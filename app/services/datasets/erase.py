@@ -12,7 +12,6 @@ from app.core import limits, stamps
 from app.core.errors import BalanceMismatch, Unavailable
 from app.core.sealed_files import DataKey
 from app.datasets import catalog, row_files
-from app.datasets.catalog import EpochRow
 from app.datasets.erasure_log import dataset_record, upload_record
 from app.jobs import queue
 from app.jobs.states import EndReason
@@ -286,7 +285,7 @@ def _freed_places(
 
 
 def mark_upload_erased(
-    session: Session, row: EpochRow, *, actor: str, at: datetime
+    session: Session, row: catalog.EpochRow, *, actor: str, at: datetime
 ) -> datetime:
     """Marks an upload as erased and records the act, unless both happened before;
     returns the time of the mark.

@@ -13,7 +13,6 @@ from app.core import limits, stamps
 from app.core.errors import InvalidRequest, NoRowsOfUnit, RoleMissing, TooLarge
 from app.core.sealed_files import DataKey
 from app.datasets import admission, catalog, row_files, unit_names
-from app.datasets.admission import digest_key
 from app.datasets.catalog import Dataset, EpochRow
 from app.datasets.erasure_log import ErasedUnit, unit_record
 from app.ledger import control, populations
@@ -293,7 +292,9 @@ def _unit_of(installation: Installation, dataset: Dataset, unit: str) -> _Unit:
         raise InvalidRequest.at("/unit", "no-unit-column")
     key = dataset.data_key(installation.storage_keys)
     names = _spellings(unit, dataset.unit_form)
-    row_id, *similar_ids = admission.unit_row_ids(names, dataset_key=digest_key(key))
+    row_id, *similar_ids = admission.unit_row_ids(
+        names, dataset_key=admission.digest_key(key)
+    )
     return _Unit(dataset, key, row_id, similar_ids)
 
 

@@ -14,7 +14,6 @@ from urllib.parse import quote
 from sqlalchemy.orm import Session
 
 from app.access import grants
-from app.access.grants import MANAGE_DATASET, Principal, Role
 from app.access.idempotency import Answer, IdempotentRequest, once, stored
 from app.core import limits, stamps
 from app.core.errors import (
@@ -30,7 +29,6 @@ from app.core.errors import (
 from app.core.files import Directory
 from app.core.sealed_files import DataKey
 from app.datasets import admission, catalog, row_files
-from app.datasets.admission import AdmissionBook, digest_key
 from app.datasets.upload_bodies import RFC_4180, BodyForm, Dialect
 from app.ledger import kept_states, tables
 from app.services.authorization import authorized_dataset, refreshed, write_as
@@ -138,7 +136,7 @@ def stored_uploads(
 
 def upload_rows(
     installation: Installation,
-    principal: Principal,
+    principal: grants.Principal,
     reference: str,
     body: SpooledBody,
     *,
@@ -172,7 +170,9 @@ def upload_rows(
     with installation.database.read() as session:
         # a revoked key gets no stored answer
         principal = refreshed(installation, session, principal)
-        dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
+        dataset = authorized_dataset(
+            session, principal, reference, grants.MANAGE_DATASET
+        )
         account = tables.account(session, dataset.id)
         # the bound of a unit, the cells of a row
         kept_states.require_declared(session, account, dataset.facts)
@@ -201,10 +201,10 @@ class _Upload:
     def __init__(
         self,
         installation: Installation,
-        caller: Principal,
+        caller: grants.Principal,
         dataset: catalog.Dataset,
         key: DataKey,
-        book: AdmissionBook | None,
+        book: admission.AdmissionBook | None,
     ) -> None:
         self._installation = installation
         self._caller = caller
@@ -290,10 +290,12 @@ class _Upload:
     def _acting(self) -> Iterator[Session]:
         """A write transaction in which the caller still owns the dataset."""
         with write_as(self._installation, self._caller) as (session, principal):
-            authorized_dataset(session, principal, self._dataset.id, MANAGE_DATASET)
+            authorized_dataset(
+                session, principal, self._dataset.id, grants.MANAGE_DATASET
+            )
             yield session
 
-    def _begin(self, book: AdmissionBook) -> None:
+    def _begin(self, book: admission.AdmissionBook) -> None:
         """Opens the upload in the book under the dataset's lock, since the upload
         before may not have committed yet.
         """
@@ -311,7 +313,7 @@ class _Upload:
         rules = row_reading.RowRules(
             dataset.schema,
             dataset.partitions,
-            digest_key(self._key),
+            admission.digest_key(self._key),
             dataset.unit_column,
             dataset.unit_form,
             body.terms.dialect,
@@ -399,7 +401,7 @@ class _Upload:
         dataset_id = self._dataset.id
         catalog.add_epoch(session, dataset_id, epoch_id=self._epoch_id, at=at)
         self._is_added = True
-        owned = grants.granted_as(session, self._caller, Role.OWNER)
+        owned = grants.granted_as(session, self._caller, grants.Role.OWNER)
         is_owner = dataset_id in owned
         report_out = _report_out(
             self._epoch_id,
@@ -575,7 +577,7 @@ def unless_erased(installation: Installation, dataset_id: str) -> Iterator[None]
 @contextmanager
 def opened_book(
     installation: Installation, dataset: catalog.Dataset, key: DataKey
-) -> Iterator[AdmissionBook]:
+) -> Iterator[admission.AdmissionBook]:
     """Opens the book of a dataset whose privacy unit is a column. Other uploads and
     erasures wait until the block ends.
 

@@ -20,7 +20,6 @@ from app.jobs.tables import JobRow
 from app.services.installation import FINISHED_FOLDER, Installation
 from app.services.jobs import notices
 from app.services.releases import outputs
-from app.services.releases.outputs import Output
 from grovekeeper_common.durable_files import UNFINISHED
 from grovekeeper_common.json_types import JsonObject
 
@@ -33,7 +32,7 @@ class Note:
     """An output that was stored, and the token under which its job was charged."""
 
     token: str
-    output: Output
+    output: outputs.Output
 
     @classmethod
     def from_json(cls, value: JsonObject) -> "Note":
@@ -42,7 +41,7 @@ class Note:
         Raises ``ValueError`` unless the output is a file or a body: the note may be of
         another version.
         """
-        output = Output(**value["output"])
+        output = outputs.Output(**value["output"])
         is_file = output.digest is not None
         has_size = output.size_bytes is not None
         has_body = output.body is not None
@@ -51,7 +50,7 @@ class Note:
         return cls(value["token"], output)
 
 
-def note(installation: Installation, claim: Claim, output: Output) -> None:
+def note(installation: Installation, claim: Claim, output: outputs.Output) -> None:
     """Writes the note of an output. Without it, the worker can still register the
     output.
     """
@@ -105,7 +104,9 @@ def forget(installation: Installation, job_id: str) -> None:
         )
 
 
-def register(session: Session, row: JobRow, output: Output, *, at: datetime) -> None:
+def register(
+    session: Session, row: JobRow, output: outputs.Output, *, at: datetime
+) -> None:
     """Registers the output of a job that the caller has locked, and ends the job."""
     outputs.register(session, row, output)
     notices.end_job(session, row, state=JobState.SUCCEEDED, reason=None, at=at)

@@ -11,7 +11,6 @@ from typing import Self, TypeVar
 
 from app.core.errors import LeaseLost, Unavailable
 from app.jobs import queue
-from app.jobs.queue import Claim
 from app.jobs.states import PutBack
 from app.services.installation import Installation
 from grovekeeper_forests.errors import GrovekeeperError
@@ -54,7 +53,9 @@ class CannotRun(Unavailable):
         self.hold = hold
 
 
-def heartbeat(installation: Installation, claim: Claim, *, trees_done: int) -> None:
+def heartbeat(
+    installation: Installation, claim: queue.Claim, *, trees_done: int
+) -> None:
     """Extends the lease and stores the number of finished trees."""
     with installation.database.write() as session:
         queue.heartbeat(
@@ -79,7 +80,7 @@ class Lease:
         trees_done: the progress that the next extension stores; public.
     """
 
-    def __init__(self, installation: Installation, claim: Claim) -> None:
+    def __init__(self, installation: Installation, claim: queue.Claim) -> None:
         self._installation = installation
         self._claim = claim
         self.trees_done = self._stored_trees = 0

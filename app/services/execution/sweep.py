@@ -28,7 +28,6 @@ from app.registry import models
 from app.services.authorization import require_submitter
 from app.services.datasets.erase import SWEEPER, complete_erasures, erase_remains
 from app.services.execution import finished
-from app.services.execution.finished import Note
 from app.services.installation import Installation
 from app.services.jobs import notices
 from app.services.jobs.task import OUTPUT
@@ -259,7 +258,7 @@ def _end_paid(
     installation: Installation,
     session: Session,
     row: JobRow,
-    note: Note | None,
+    note: finished.Note | None,
     *,
     at: datetime,
 ) -> bool:

@@ -26,7 +26,6 @@ from app.jobs.tables import JobRow
 from app.ledger import populations, reservations, statements
 from app.services.installation import Installation
 from app.webhooks import outbox
-from app.webhooks.outbox import BUDGET_LOW, WebhookRow
 from grovekeeper_forests.errors import GrovekeeperError
 
 JOB_QUEUED = "job.queued"
@@ -92,7 +91,7 @@ def job_changed(
     event: str,
     *,
     at: datetime,
-    listeners: Sequence[WebhookRow] | None = None,
+    listeners: Sequence[outbox.WebhookRow] | None = None,
 ) -> None:
     """Tells the webhooks of every dataset of a job about the job's state.
 
@@ -191,5 +190,5 @@ def tell_low(session: Session, dataset_ids: Collection[str], *, at: datetime) ->
                 "limited_by": balance.limited_by,
             }
             # a dropped event is told by the next change
-            is_low = outbox.put(session, row, BUDGET_LOW, facts, at=at)
+            is_low = outbox.put(session, row, outbox.BUDGET_LOW, facts, at=at)
         row.is_low = is_low

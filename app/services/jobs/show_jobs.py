@@ -13,7 +13,6 @@ from app.core import limits
 from app.core.errors import JobFinished, NotFound, RoleMissing, Unauthenticated
 from app.datasets import catalog
 from app.jobs import queue
-from app.jobs.queue import ALL_JOBS, JobFilter
 from app.jobs.states import PREPARING, UNFINISHED, JobState
 from app.jobs.tables import JobRow, part_fields
 from app.ledger import rules
@@ -67,7 +66,7 @@ def list_jobs(
     installation: Installation,
     principal: Principal,
     page: PageRequest,
-    matching: JobFilter = ALL_JOBS,
+    matching: queue.JobFilter = queue.ALL_JOBS,
     *,
     submitted_by: str | None = None,
 ) -> JobList:

@@ -14,7 +14,6 @@ from app.core.errors import NotFound
 from app.datasets import catalog
 from app.ledger import control, statements, tables
 from app.ledger.checkpoints import Signer
-from app.ledger.statements import EntryFilter
 from app.ledger.tables import Entry, EntryKind
 from app.registry import models
 from app.services.authorization import authorized_dataset
@@ -145,7 +144,7 @@ def search_acts(
         is_shown = _shown_to(session, principal, search.dataset)
 
         def before(last: int, limit: int) -> list[Entry]:
-            chosen = EntryFilter(kinds=kinds)
+            chosen = statements.EntryFilter(kinds=kinds)
             acts = statements.newest_entries(
                 session, control.CHAIN, before=last or None, limit=limit, chosen=chosen
             )
@@ -200,7 +199,7 @@ def show_act(
 def _caps(session: Session, acts: Sequence[Entry]) -> dict[int, CapChange]:
     """The changes of caps among acts, each read in the ledger of its account."""
     caps: dict[int, CapChange] = {}
-    chosen = EntryFilter(kinds=[EntryKind.OPEN, EntryKind.CAP])
+    chosen = statements.EntryFilter(kinds=[EntryKind.OPEN, EntryKind.CAP])
     for act in acts:
         if act.kind != EntryKind.CAP_CHANGED:
             continue

@@ -25,7 +25,6 @@ from app.core import limits
 from app.core.errors import InvalidRequest
 from app.core.processes import scrubbed_environment
 from app.datasets import catalog
-from app.datasets.catalog import Dataset
 from app.jobs import queue
 from app.ledger import (
     checkpoints,
@@ -374,7 +373,7 @@ def _words(account: Account, balance: AccountBalance) -> JsonObject:
     if holder.unit_column is not None:
         unit = f"All rows with one value of the column {holder.unit_column}"
         # members of a population have bounds of their own
-        if isinstance(holder, Dataset):
+        if isinstance(holder, catalog.Dataset):
             unit += f", at most {holder.max_rows} rows of each"
     domain = "Tables of datasets that are declared to be about the same people, each with its declared schema."
     public = "The declarations of the member datasets."

@@ -16,8 +16,6 @@ from app.datasets import catalog
 from app.datasets.catalog import Dataset
 from app.db.database import transaction_time
 from app.ledger import kept_states, reservations, rules, statements, tables
-from app.ledger.reservations import NewReservation
-from app.ledger.tables import ReservationRow
 from app.registry import models
 from app.services.authorization import authorized_dataset
 from app.services.guarantees import of_account, of_large_amount
@@ -360,7 +358,7 @@ def show_reservation(
 
 def _reservation(
     dataset: Dataset, charge: _Charge, body: ExternalIn, *, attested_by: str
-) -> NewReservation:
+) -> reservations.NewReservation:
     """The reservation of a charge. Both of its entries repeat its details, which are
     public facts.
     """
@@ -372,7 +370,7 @@ def _reservation(
     is_declared = isinstance(charge.stated, DeclaredLoss)
     if is_declared:
         details["declared"] = charge.stated.to_json()
-    return NewReservation(
+    return reservations.NewReservation(
         account_id=dataset.id,
         amount=charge.amount.steps,
         scope=charge.scope,
@@ -384,7 +382,7 @@ def _reservation(
 
 
 def _reservation_out(
-    session: Session, dataset: Dataset, row: ReservationRow
+    session: Session, dataset: Dataset, row: tables.ReservationRow
 ) -> ReservationOut:
     details = row.details or {}
     stated: Event | DeclaredLoss

@@ -16,9 +16,7 @@ from app.access.grants import SEE_BALANCE, SEE_LEDGER, Principal
 from app.core import csv_text, json_text, limits
 from app.core.errors import InvalidRequest, NotFound, RoleMissing
 from app.datasets import catalog
-from app.datasets.catalog import Dataset
 from app.ledger import statements, tables
-from app.ledger.statements import EntryFilter
 from app.ledger.tables import Entry, EntryKind
 from app.services.installation import Installation
 from app.services.jobs.show_jobs import charged_jobs
@@ -229,7 +227,7 @@ class Search:
 
     def by_fields(
         self, session: Session, principal: Principal, account: Account
-    ) -> EntryFilter:
+    ) -> statements.EntryFilter:
         """The part of the search that the database answers. Who may not read the whole
         ledger finds what the own key submitted.
 
@@ -247,7 +245,7 @@ class Search:
             actor = principal.key_id
         elif self.actor is not None:
             actor = _actor(session, principal, account, self.actor)
-        return EntryFilter(kinds, self.job_id, actor, self.purpose)
+        return statements.EntryFilter(kinds, self.job_id, actor, self.purpose)
 
 
 _OF_SUBMISSIONS = frozenset(
@@ -413,7 +411,7 @@ def search_entries(
             before, is_match, page, batch_size=_batch_size(scope, page)
         )
         jobs, names = _jobs_and_names(session, principal, account, entries)
-        is_complete = chosen == EntryFilter()
+        is_complete = chosen == statements.EntryFilter()
         spent = {}
         if is_complete:
             spent = _spent_after(session, account, read, balance)
@@ -446,7 +444,9 @@ def show_entry(
         )
 
 
-def _receipt(session: Session, dataset: Dataset | None, entry: Entry) -> str | None:
+def _receipt(
+    session: Session, dataset: catalog.Dataset | None, entry: Entry
+) -> str | None:
     if dataset is None or entry.event is None:
         return None
     return receipts.in_words(

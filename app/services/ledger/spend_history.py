@@ -6,12 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from app.access import grants
-from app.access.grants import SEE_BALANCE, SEE_LEDGER, Principal
 from app.core import limits
 from app.core.errors import InvalidRequest
 from app.ledger import statements, tables
-from app.ledger.statements import EntryFilter
-from app.ledger.tables import EntryKind
 from app.services.authorization import authorized_dataset
 from app.services.installation import Installation
 from app.services.jobs.show_jobs import charged_jobs
@@ -67,15 +64,17 @@ class Spend:
 
 
 def list_charges(
-    installation: Installation, principal: Principal, reference: str
+    installation: Installation, principal: grants.Principal, reference: str
 ) -> Spend:
     """Lists the newest charges of a dataset's account."""
     with installation.database.read() as session:
-        dataset_id = authorized_dataset(session, principal, reference, SEE_LEDGER).id
+        dataset_id = authorized_dataset(
+            session, principal, reference, grants.SEE_LEDGER
+        ).id
         balance = statements.balance(session, dataset_id)
         size = statements.size(session, dataset_id)
         limit = limits.MAX_SHOWN_CHARGES
-        chosen = EntryFilter(kinds=[EntryKind.CHARGE])
+        chosen = statements.EntryFilter(kinds=[tables.EntryKind.CHARGE])
         entries = statements.newest_entries(
             session, dataset_id, before=size + 1, limit=limit + 1, chosen=chosen
         )
@@ -121,7 +120,7 @@ def list_charges(
 
 def show_pairs(
     installation: Installation,
-    principal: Principal,
+    principal: grants.Principal,
     reference: str,
     *,
     first: str,
@@ -138,7 +137,7 @@ def show_pairs(
         InvalidRequest: not two partitions of the dataset, or they have too many pairs.
     """
     with installation.database.read() as session:
-        dataset = authorized_dataset(session, principal, reference, SEE_BALANCE)
+        dataset = authorized_dataset(session, principal, reference, grants.SEE_BALANCE)
         detail = statements.detail(session, dataset.id)
         if first == second or not {first, second} <= set(detail.cells):
             raise InvalidRequest.at("/pair", "unknown-partition")

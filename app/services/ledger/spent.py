@@ -17,10 +17,8 @@ from sqlalchemy import func
 from sqlalchemy.orm import Session
 
 from app.access import grants
-from app.access.grants import SEE_BALANCE, Principal
 from app.core import limits
 from app.datasets import catalog
-from app.datasets.catalog import Dataset
 from app.jobs.tables import JobRow
 from app.ledger import statements, tables
 from app.ledger.tables import EntryKind, EntryRow
@@ -58,7 +56,7 @@ class _Sums:
 
 def show_spent(
     installation: Installation,
-    principal: Principal,
+    principal: grants.Principal,
     reference: str,
     *,
     by: SpentBy,
@@ -75,7 +73,7 @@ def show_spent(
         InvalidRequest: the actor caused no entry, or its name stands for several keys.
     """
     with installation.database.read() as session:
-        dataset = authorized_dataset(session, principal, reference, SEE_BALANCE)
+        dataset = authorized_dataset(session, principal, reference, grants.SEE_BALANCE)
         account = Account(dataset)
         # An opening load is no act of a key.
         kinds = [EntryKind.CHARGE] if actor else [EntryKind.CHARGE, EntryKind.LOAD]
@@ -168,7 +166,7 @@ def _name(by: SpentBy, values: Sequence[Any], uploads: Sequence[str]) -> Any:
             return str(value)
 
 
-def _cells(session: Session, dataset: Dataset, sums: _Sums) -> dict[str, int]:
+def _cells(session: Session, dataset: catalog.Dataset, sums: _Sums) -> dict[str, int]:
     """The most that one record in each cell was charged."""
     by_scope = sums.charged + Counter({WHOLE.digest: sums.carried})
     uploads = catalog.upload_ids(session, dataset.id)

@@ -15,7 +15,6 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 from sqlalchemy.orm import Session
 
 from app.access import grants
-from app.access.grants import TRAIN, Principal
 from app.datasets import catalog
 from app.jobs.tables import JobPart, JobRow
 from app.registry import releases
@@ -100,10 +99,12 @@ class ReleaseRequest(ABC, Generic[Quote]):
     body: base.Request
 
     @abstractmethod
-    def find(self, session: Session, principal: Principal) -> Named:
+    def find(self, session: Session, principal: grants.Principal) -> Named:
         """What the request names; checks that the caller may use the earlier releases."""
 
-    def confirm(self, session: Session, principal: Principal, named: Named) -> None:
+    def confirm(
+        self, session: Session, principal: grants.Principal, named: Named
+    ) -> None:
         """Checks, with the caller's present roles, that the request still names the
         earlier releases that were found.
 
@@ -191,11 +192,13 @@ class ReleaseKind(ABC):
 
 
 def visible(
-    session: Session, principal: Principal, kind: str, release_id: str
+    session: Session, principal: grants.Principal, kind: str, release_id: str
 ) -> ReleaseRow:
     """Finds a release of a kind for a caller who may train on its dataset."""
     row = releases.find(session, kind, release_id)
-    grants.require(session, principal, row.dataset_id, TRAIN, kind=names.IN_WORDS[kind])
+    grants.require(
+        session, principal, row.dataset_id, grants.TRAIN, kind=names.IN_WORDS[kind]
+    )
     return row
 
 

@@ -66,7 +66,6 @@ from grovekeeper_forests.privacy.scope import Scope
 from grovekeeper_forests.releases.choice.price import plan_best
 from grovekeeper_forests.releases.contract import public_facts
 from grovekeeper_forests.releases.evaluation import error_metrics, metrics
-from grovekeeper_forests.releases.evaluation.error_metrics import Explained, MeanError
 from grovekeeper_forests.releases.evaluation.error_price import (
     MAE,
     error_scale,
@@ -541,7 +540,7 @@ def _evaluation_out(
 
 def _stated(
     row: ReleaseRow,
-    score: metrics.Accuracy | MeanError | Explained | None,
+    score: metrics.Accuracy | error_metrics.MeanError | error_metrics.Explained | None,
     form: type[_Score],
 ) -> _Score | None:
     """A released score with its intervals."""

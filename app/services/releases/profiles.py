@@ -41,7 +41,6 @@ from grovekeeper_forests.data.schema import Schema
 from grovekeeper_forests.releases.contract import public_facts
 from grovekeeper_forests.releases.names import PROFILE
 from grovekeeper_forests.releases.profile import price
-from grovekeeper_forests.releases.profile.price import ProfilePlan
 from grovekeeper_forests.releases.profile.read import Profile
 
 
@@ -49,7 +48,7 @@ from grovekeeper_forests.releases.profile.read import Profile
 class PlannedProfile(Planned[ProfileQuoteOut]):
     """A profile with its plan."""
 
-    plan: ProfilePlan
+    plan: price.ProfilePlan
 
     def quoted(self, quotes: Sequence[PartQuote]) -> ProfileQuoteOut:
         """See :class:`Planned`."""
@@ -119,7 +118,7 @@ class ProfileKind(NumbersKind):
 
     def is_planned(self, stored: StoredPlan) -> bool:
         """See :class:`ReleaseKind`."""
-        [paid], plan = stored.terms, ProfilePlan.from_json(stored.work["plan"])
+        [paid], plan = stored.terms, price.ProfilePlan.from_json(stored.work["plan"])
         # The size decides about the grid alone, which the event names.
         size = quantile_bins.SIZES[quantile_bins.grid_of(plan.event)]
         facts = public_facts(paid, size, stored.schema)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from sqlalchemy.orm import Session
 
 from app.access import grants
-from app.access.grants import TRAIN, Principal
 from app.core import stamps
 from app.core.errors import InvalidRequest
 from app.datasets import catalog
@@ -111,7 +110,7 @@ class TrainingRequest(ReleaseRequest[PlanOut]):
     kind = MODEL
     body: PlanIn
 
-    def find(self, session: Session, principal: Principal) -> Named:
+    def find(self, session: Session, principal: grants.Principal) -> Named:
         """See :class:`ReleaseRequest`. A profile is public, so a request may reuse that
         of another dataset.
         """
@@ -125,11 +124,13 @@ class TrainingRequest(ReleaseRequest[PlanOut]):
             datasets, [Earlier(visible(session, principal, PROFILE, body.profile))]
         )
 
-    def confirm(self, session: Session, principal: Principal, named: Named) -> None:
+    def confirm(
+        self, session: Session, principal: grants.Principal, named: Named
+    ) -> None:
         """See :class:`ReleaseRequest`. A profile is never removed, but a grant may be."""
         for profile in named.releases:
             grants.require(
-                session, principal, profile.row.dataset_id, TRAIN, kind="profile"
+                session, principal, profile.row.dataset_id, grants.TRAIN, kind="profile"
             )
 
     def plan(

@@ -28,7 +28,6 @@ from grovekeeper_forests import amounts, catalogue
 from grovekeeper_forests.expected_accuracy import DELTA, Band, Comparison, Run, runs
 from grovekeeper_forests.expected_r2 import explained
 from grovekeeper_forests.privacy import accountants, guarantees, receipts
-from grovekeeper_forests.privacy.accountants import Amount
 from grovekeeper_forests.releases.contract import STEPS_OF_A_LABEL
 
 _BOUNDED = (
@@ -85,7 +84,7 @@ class PartQuote:
             "price": asked.price,
             "event": event.to_json(),
             "odds": guarantees.odds_by_change(
-                Amount(terms.accountant, asked.amount), terms.adjacency
+                accountants.Amount(terms.accountant, asked.amount), terms.adjacency
             ),
             "receipt": receipts.in_words(
                 event,

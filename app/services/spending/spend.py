@@ -47,7 +47,6 @@ from app.jobs import queue
 from app.jobs.states import UNFINISHED, JobState
 from app.jobs.tables import JobPart, JobRow, part_fields
 from app.ledger import reservations
-from app.ledger.reservations import NewReservation
 from app.ledger.tables import AccountRow
 from app.services.authorization import refreshed
 from app.services.installation import Installation
@@ -409,13 +408,15 @@ def _select_protected(dialect: DialectName) -> Select[Any]:
     )
 
 
-def _reservation(job: Job, part: PricedPart, *, job_id: str) -> NewReservation:
+def _reservation(
+    job: Job, part: PricedPart, *, job_id: str
+) -> reservations.NewReservation:
     asked = part.asked
     details = dict(job.stated)
     # an auditor reads which label a job read, where there are several
     if asked.label is not None:
         details["label"] = asked.label
-    return NewReservation(
+    return reservations.NewReservation(
         account_id=asked.dataset.id,
         amount=asked.amount,
         scope=asked.scope,

@@ -35,7 +35,6 @@ from grovekeeper_verifier.checkpoints import (
 )
 from grovekeeper_verifier.export_lines import MAX_LINE_BYTES, NotVerified
 from grovekeeper_verifier.member_comparison import MemberLedger
-from grovekeeper_verifier.proofs import CheckpointMissing, Disproven
 
 VERIFIED, NOT_VERIFIED, UNREADABLE = 0, 1, 2
 _FAILED = {"verified": False, "verdict": "NOT VERIFIED"}
@@ -154,7 +153,7 @@ def run(file: Path, evidence: Evidence = Evidence(), *, as_json: bool) -> int:
             f"cannot read {error.filename or file}: {error.strerror or 'unreadable'}",
             as_json=as_json,
         )
-    except (_Unreadable, CheckpointMissing) as error:
+    except (_Unreadable, proofs.CheckpointMissing) as error:
         return _unreadable(str(error), as_json=as_json)
     except NotVerified as failure:
         where = failure.file or str(file)
@@ -171,7 +170,7 @@ def run(file: Path, evidence: Evidence = Evidence(), *, as_json: bool) -> int:
             else f"NOT VERIFIED: {result_text.shown(where)}\n{result_text.shown(failure)}"
         )
         return NOT_VERIFIED
-    except (NotSigned, Disproven) as failure:
+    except (NotSigned, proofs.Disproven) as failure:
         _print(
             json.dumps({**_FAILED, "line": None, "reason": str(failure)})
             if as_json

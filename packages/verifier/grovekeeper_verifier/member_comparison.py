@@ -14,7 +14,6 @@ from grovekeeper_verifier import dataset_replay
 from grovekeeper_verifier.chain import Broken, Link
 from grovekeeper_verifier.checkpoints import Checkpoint
 from grovekeeper_verifier.dataset_export import Entry
-from grovekeeper_verifier.dataset_replay import Account, Summary
 from grovekeeper_verifier.export_lines import NotVerified, Reading
 from grovekeeper_verifier.joint_cells import TooComplex
 from grovekeeper_verifier.largest_load import Largest, moves_load
@@ -41,7 +40,7 @@ class Compared:
             population's entries.
     """
 
-    ledger: Summary
+    ledger: dataset_replay.Summary
     n_bounds: int
     n_later: int
     n_overdue: int
@@ -60,7 +59,7 @@ class MemberLedger:
             checkpoints: of any logs; those of the member's log are compared.
             file: path for messages.
         """
-        self._reading: Reading[Account] = dataset_replay.read(
+        self._reading: Reading[dataset_replay.Account] = dataset_replay.read(
             lines, checkpoints, file=file
         )
         self._largest = Largest(self._account.cells)
@@ -176,7 +175,7 @@ class MemberLedger:
         return Compared(ledger, self._n_bounds, n_later, n_overdue)
 
     @property
-    def _account(self) -> Account:
+    def _account(self) -> dataset_replay.Account:
         return self._reading.account
 
     def _read_to(self, named: Named) -> Entry:

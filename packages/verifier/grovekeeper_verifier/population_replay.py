@@ -28,7 +28,6 @@ from grovekeeper_verifier.chain import (
 )
 from grovekeeper_verifier.checkpoints import Checkpoint
 from grovekeeper_verifier.export_lines import Reading, check_logs
-from grovekeeper_verifier.json_fields import Malformed
 from grovekeeper_verifier.member_comparison import Compared, MemberLedger
 from grovekeeper_verifier.population_export import (
     BOUND_FIELDS,
@@ -219,7 +218,7 @@ class PopulationAccount:
         """
         times = []
         for checkpoint in self.chain.checkpoints:
-            with suppress(Malformed):
+            with suppress(json_fields.Malformed):
                 times += (
                     [json_fields.time(checkpoint.at)]
                     if checkpoint.size == last.sequence

@@ -17,7 +17,6 @@ import typer
 
 from grovekeeper_client.amounts import SYMBOLS
 from grovekeeper_client.cli import problems
-from grovekeeper_client.cli.problems import ExitCode, of_problem
 from grovekeeper_client.errors import column_in_words
 from grovekeeper_common import odds_words
 from grovekeeper_common.json_types import JsonMapping
@@ -220,7 +219,7 @@ class Output:
                 return
         word = (
             "refused"
-            if of_problem(str(body.get("type"))) is ExitCode.REFUSED
+            if problems.of_problem(str(body.get("type"))) is problems.ExitCode.REFUSED
             else "not done"
         )
         self.complain(f"{word}: {sentence.removesuffix('; see errors')}")

@@ -36,14 +36,6 @@ from grovekeeper_client.cli.output import Output
 from grovekeeper_common import statistic_words
 from grovekeeper_common.json_types import JsonObject
 from grovekeeper_common.number_words import error_in_words, estimate_in_words
-from grovekeeper_common.statistic_words import (
-    all_bins,
-    condition_of,
-    error_of,
-    error_of_quantiles,
-    error_of_some_rows,
-    title,
-)
 
 _BAR_CELLS = 30
 _Typed = TypeVar("_Typed")
@@ -78,7 +70,7 @@ class StatisticsOptions:
         amounts = given(epsilon=self.epsilon, delta=self.delta, scope=scope)
         if self.error is None:
             return amounts
-        return amounts | _read("--error", error_of, self.error)
+        return amounts | _read("--error", statistic_words.error_of, self.error)
 
 
 @dataclass(frozen=True)
@@ -102,9 +94,10 @@ class TableOptions:
             "statistic": statistic,
             "by": self.by or [],
             "where": [
-                _read("--where", condition_of, word) for word in self.where or ()
+                _read("--where", statistic_words.condition_of, word)
+                for word in self.where or ()
             ],
-            "bins": _read("--bins", all_bins, self.bins or []),
+            "bins": _read("--bins", statistic_words.all_bins, self.bins or []),
             **fields,
         }
 
@@ -298,7 +291,7 @@ def _show_quote(output: Output, quote: JsonObject, *, receipt: bool) -> None:
 def show_errors(output: Output, quote: JsonObject) -> None:
     """Prints the error of each table of a quote."""
     rows = [
-        [title(item["table"]), item["n_cells"], _error(item)]
+        [statistic_words.title(item["table"]), item["n_cells"], _error(item)]
         for item in quote["tables"]
     ]
     output.table(["table", "cells", "95 % error of each"], rows, empty="no tables")
@@ -306,7 +299,7 @@ def show_errors(output: Output, quote: JsonObject) -> None:
 
 def _error(item: JsonObject) -> str:
     if item["half_width"] is None:
-        return error_of_some_rows(item["half_width_at_size"])
+        return statistic_words.error_of_some_rows(item["half_width_at_size"])
     width = f"± {error_in_words(item['half_width'])}"
     if item["unit"] == "rank":
         cell = error_in_words(item["resolution"])
@@ -340,7 +333,7 @@ def show_each_table(output: Output, released: JsonObject) -> None:
 def show_table(output: Output, table: JsonObject, *, indent: int = 0) -> None:
     """Prints a released table, with a bar for each number of rows."""
     margin = " " * indent
-    output.say(margin + title(table["table"]))
+    output.say(margin + statistic_words.title(table["table"]))
     total = table["total"]
     counts = [row["value"] for row in table["rows"]] if total is not None else []
     largest = max(counts, default=0.0)
@@ -362,7 +355,7 @@ def show_table(output: Output, table: JsonObject, *, indent: int = 0) -> None:
         columns.append("")
     output.table(columns, rows, empty="no cells", indent=indent)
     if is_ranked:
-        known = error_of_quantiles(
+        known = statistic_words.error_of_quantiles(
             table["table"]["column"],
             len(rows),
             table["resolution"],
