@@ -176,14 +176,14 @@ def test_a_sweep_that_is_first_after_an_outage_registers_what_the_worker_is_abou
     scene: Scene, outage: Outage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job_id, claim = submitted_and_claimed(scene)
-    register, n_swept = run_job._register, list[int]()
+    register, n_swept = run_job.ClaimedJob.register, list[int]()
 
     def sweep_first(*arguments: Any) -> None:
         if not n_swept:
             n_swept.append(_long_ago(scene, job_id))
         register(*arguments)
 
-    monkeypatch.setattr(run_job, "_register", sweep_first)
+    monkeypatch.setattr(run_job.ClaimedJob, "register", sweep_first)
     run_here(scene.installation, claim, perform_here)
     assert n_swept == [1]
     assert scene.end(job_id) == ("succeeded", None, PAID)
@@ -476,7 +476,7 @@ def test_a_note_that_cannot_be_written_does_not_fail_the_job(
 def test_a_last_commit_and_a_sweep_at_once_end_the_job_once(
     scene: Scene, has_note: bool
 ) -> None:
-    succeed = run_job._succeed
+    succeed = run_job.ClaimedJob.succeed
     for number in range(6):
         job_id, claim = submitted_and_claimed(scene, key=f"k{number}")
         both = threading.Barrier(2, timeout=60)
@@ -495,7 +495,7 @@ def test_a_last_commit_and_a_sweep_at_once_end_the_job_once(
                 both.wait()
                 succeed(*arguments, **named)
 
-            patched.setattr(run_job, "_succeed", at_once)
+            patched.setattr(run_job.ClaimedJob, "succeed", at_once)
             patched.setattr(limits, "SWEEP_INTERVAL_S", 3_600.0)
             scene.installation.late_leases.clear()
             swept = pool.submit(

@@ -215,7 +215,7 @@ def test_a_budget_that_rose_because_a_reservation_was_given_back_falls_again(
     elif end == "revoked":
         claim = run_job.claim_next(scene.installation)
         assert claim is not None
-        run_job._give_back(scene.installation, claim, reason=EndReason.REVOKED)
+        run_job.ClaimedJob(scene.installation, claim).give_back(EndReason.REVOKED)
     else:
         with monkeypatch.context() as late:
             late.setattr(limits, "MAX_QUEUE_S", -60)

@@ -17,7 +17,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import chain
 from pathlib import Path
@@ -186,14 +186,14 @@ def run_job(
         Unavailable: the database, the home or the store is unreachable; a charged job
             stays charged, an uncharged job waits.
     """
-    stop = stop or Stop()
+    job = ClaimedJob(installation, claim, stop or Stop())
     try:
         with Lease(installation, claim) as lease:
-            task = _prepare_and_charge(installation, claim, lease, load, stop=stop)
+            task = job.prepare_and_charge(lease, load)
             if task is None:
                 return
             try:
-                _run_and_end(installation, claim, lease, task, run, stop=stop)
+                job.run_and_end(lease, task, run)
             except LeaseLost:
                 shutil.rmtree(task.folder, ignore_errors=True)
                 raise
@@ -201,145 +201,8 @@ def run_job(
             # sweeper finds the output through it.
             shutil.rmtree(task.folder, ignore_errors=True)
     except CannotRun as cause:
-        _put_back(installation, claim, partial(queue.put_back, hold=cause.hold))
+        job.put_back(partial(queue.put_back, hold=cause.hold))
         raise
-
-
-def _prepare_and_charge(
-    installation: Installation, claim: Claim, lease: Lease, load: Load, *, stop: Stop
-) -> JobTask | None:
-    """Brings the files and the code of a job and charges it; ``None`` if it ended
-    uncharged, or is in the queue again.
-
-    Whatever this machine may lack is needed here, before the charge.
-    """
-    try:
-        if not _lay_out_inputs(installation, claim, lease):
-            return None
-        lease.wait_for(
-            partial(_authenticate_rows, installation, claim), stopping=stop.begun
-        )
-        needs = _needs(installation, claim)
-        _require_room(installation, claim, lease, needs.output_bytes, stop=stop)
-        # The child is up before the charge, and the charge is committed before the child
-        # gets the task with the key of the rows.
-        load(lease, needs)
-        return _charge(installation, claim, stop=stop)
-    except TaskNotPaid:
-        _log.error("a job's task is not what its reservations pay for")
-        _give_back(installation, claim, reason=EndReason.FAILED)
-    except SubmitterRevoked as refusal:
-        _give_back(installation, claim, reason=EndReason(refusal.reason))
-    except DatasetDeleted:
-        _give_back(
-            installation,
-            claim,
-            state=JobState.CANCELLED,
-            reason=EndReason.DATASET_ERASED,
-        )
-    except SealBroken:
-        _give_back(installation, claim, reason=EndReason.DAMAGED)
-    except CodeNotLoaded:
-        _put_back(installation, claim, partial(queue.requeue, hold=PutBack.CANNOT_LOAD))
-        raise
-    except (Frozen, Stopped):
-        _put_back(installation, claim)
-    return None
-
-
-def _needs(installation: Installation, claim: Claim) -> Needs:
-    """What the child, or a cluster, looks at before the charge."""
-    with installation.database.read() as session:
-        row = queue.job(session, claim.job_id)
-        cluster = cluster_of(installation, session, row)
-        output_bytes = planned_bytes(session, row)
-        names = list(chain.from_iterable(map(row_file_names, row.parts)))
-    store = installation.files
-    if isinstance(store, Directory):
-        names = [str(store.folder / name) for name in names]
-    elif cluster is None:
-        # the child reads copies: this process has read them, or makes them later
-        names = []
-    return Needs(
-        installation.job_folder(claim.job_id), output_bytes, tuple(names), cluster
-    )
-
-
-def _charge(installation: Installation, claim: Claim, *, stop: Stop) -> JobTask:
-    """Charges the job. If the connection breaks in the commit, asks whether the job is
-    charged.
-
-    No other worker runs a job that is charged, so this worker must not leave it.
-    """
-    try:
-        return charge_claimed(installation, claim)
-    except Unavailable:
-        task = _until_reached(partial(charged_task, installation, claim), stop=stop)
-        if task is None:
-            raise
-        return task
-
-
-def _lay_out_inputs(installation: Installation, claim: Claim, lease: Lease) -> bool:
-    """Copies the models that a job reads to its folder, so that nobody can remove them
-    after the charge.
-
-    Returns:
-        Whether every model exists. If not, the job has failed and its reservations were
-        given back: no row was read.
-
-    Raises:
-        CannotRun: the home cannot be written now, or the file of a model is lost.
-    """
-    with installation.database.read() as session:
-        row = queue.job(session, claim.job_id)
-        digests = [
-            digest for _, digest in kinds.KINDS[row.kind].inputs(row.task["work"])
-        ]
-    folder = installation.job_folder(claim.job_id)
-    hold = PutBack.NO_ROOM
-    try:
-        _try_to_write(folder)
-        for digest in digests:
-            path = input_path(folder, digest)
-            durable_files.make_folder(path.parent)
-            # an artifact is for callers with a role alone: nobody else reads the copy
-            path.touch(mode=0o600)
-            hold = PutBack.MODEL_ABSENT
-            artifact = installation.store.get(digest)
-            hold = PutBack.NO_ROOM
-            path.write_bytes(artifact)
-            lease.require()
-    except ArtifactLost:
-        # A deleted model ends the job for good. A model that is registered without its
-        # file is a damage that an operator can repair, so the job waits.
-        with installation.database.read() as session:
-            if all(models.is_referenced(session, digest) for digest in digests):
-                raise CannotRun(PutBack.MODEL_ABSENT) from None
-        _give_back(installation, claim, reason=EndReason.MODEL_DELETED)
-        return False
-    except OSError as error:
-        raise _cannot_run(claim, error, hold) from None
-    return True
-
-
-def _cannot_run(
-    claim: Claim, error: OSError, hold: PutBack, *, dataset: str | None = None
-) -> CannotRun:
-    """Logs why this machine cannot run a job, which is uncharged."""
-    if error.errno in (errno.EMFILE, errno.ENFILE):
-        # a limit of this process or machine: no disk is full, and no file is absent
-        hold = PutBack.CANNOT_LOAD
-    _log.error(
-        "a job waits, uncharged: a file for it cannot be read or written",
-        extra={
-            "job_id": claim.job_id,
-            "dataset_id": dataset,
-            "folder": error.filename,
-        },
-        exc_info=error,
-    )
-    return CannotRun(hold)
 
 
 def _try_to_write(folder: Path) -> None:
@@ -351,122 +214,382 @@ def _try_to_write(folder: Path) -> None:
     probe.unlink()
 
 
-def _give_back(
-    installation: Installation,
-    claim: Claim,
-    *,
-    reason: EndReason,
-    state: JobState = JobState.FAILED,
-) -> None:
-    """Ends a job before its charge: no row was read, so its reservations are given
-    back.
+@dataclass(frozen=True)
+class ClaimedJob:
+    """A job on its way through this worker.
+
+    Attributes:
+        stop: see :func:`run_job`.
     """
-    with installation.database.write() as session:
-        row = queue.leased(session, claim)
-        reservations.void_jobs(session, [row.id], actor=WORKER)
-        notices.end_job(
-            session,
-            row,
-            state=state,
-            reason=reason,
-            at=installation.database.now(session),
-        )
-    shutil.rmtree(installation.job_folder(claim.job_id), ignore_errors=True)
 
+    installation: Installation
+    claim: Claim
+    stop: Stop = field(default_factory=Stop)
 
-def _put_back(
-    installation: Installation,
-    claim: Claim,
-    requeue: Callable[[JobRow], None] = queue.requeue,
-) -> None:
-    """Returns a job to the queue before its charge: its dataset is frozen, this process
-    stops, or it cannot run the job.
-    """
-    with installation.database.write() as session:
-        row = queue.leased(session, claim)
-        # While the job is this worker's: the next one makes the folder anew, may charge
-        # the job at once, and its child is in the folder then.
-        shutil.rmtree(installation.job_folder(claim.job_id), ignore_errors=True)
-        requeue(row)
+    @property
+    def folder(self) -> Path:
+        """See :meth:`Installation.job_folder`."""
+        return self.installation.job_folder(self.claim.job_id)
 
+    def prepare_and_charge(self, lease: Lease, load: Load) -> JobTask | None:
+        """Brings the files and the code of a job and charges it; ``None`` if it ended
+        uncharged, or is in the queue again.
 
-def _authenticate_rows(installation: Installation, claim: Claim) -> None:
-    """Copies the files of a job's rows to this machine, unless they are on it, and
-    authenticates every byte of them.
-
-    Runs before the charge, so a damaged file costs nobody budget. An upload is a public
-    event, so a file that is absent or damaged reveals nothing private: the tags of the
-    file decide, and no row is interpreted. The time of a copy depends on the size of a
-    file: with public times, files are copied after the charge, and here only looked up.
-    Files that a cluster reads are only looked up, too.
-
-    Raises:
-        CannotRun: a file cannot be read now.
-        SealBroken: a file is damaged, or another file has its name.
-    """
-    with installation.database.read() as session:
-        row = queue.job(session, claim.job_id)
-        datasets = [(part, catalog.find(session, part.dataset)) for part in row.parts]
-        keys = installation.storage_keys
-        living = [
-            (part, dataset.data_key(keys))
-            for part, dataset in datasets
-            if not dataset.is_deleted
-        ]
-        is_copied_later = (
-            cluster_of(installation, session, row)
-            or installation.settings.release_interval_s > 0
-        )
-    store = installation.files
-    for part, key in living:
+        Whatever this machine may lack is needed here, before the charge.
+        """
         try:
-            for upload in part.epochs:
-                name = row_files.rows_name(part.dataset, upload)
-                if is_copied_later:
-                    store.open(name).close()
-                else:
-                    SealedFile.at(store.local(name), key).authenticate()
+            if not self._lay_out_inputs(lease):
+                return None
+            lease.wait_for(self._authenticate_rows, stopping=self.stop.begun)
+            needs = self._needs()
+            self._require_room(lease, needs.output_bytes)
+            # The child is up before the charge, and the charge is committed before the child
+            # gets the task with the key of the rows.
+            load(lease, needs)
+            return self._charge()
+        except TaskNotPaid:
+            _log.error("a job's task is not what its reservations pay for")
+            self.give_back(EndReason.FAILED)
+        except SubmitterRevoked as refusal:
+            self.give_back(EndReason(refusal.reason))
+        except DatasetDeleted:
+            self.give_back(EndReason.DATASET_ERASED, JobState.CANCELLED)
         except SealBroken:
+            self.give_back(EndReason.DAMAGED)
+        except CodeNotLoaded:
+            self.put_back(partial(queue.requeue, hold=PutBack.CANNOT_LOAD))
+            raise
+        except (Frozen, Stopped):
+            self.put_back()
+        return None
+
+    def _needs(self) -> Needs:
+        """What the child, or a cluster, looks at before the charge."""
+        with self.installation.database.read() as session:
+            row = queue.job(session, self.claim.job_id)
+            cluster = cluster_of(self.installation, session, row)
+            output_bytes = planned_bytes(session, row)
+            names = list(chain.from_iterable(map(row_file_names, row.parts)))
+        store = self.installation.files
+        if isinstance(store, Directory):
+            names = [str(store.folder / name) for name in names]
+        elif cluster is None:
+            # the child reads copies: this process has read them, or makes them later
+            names = []
+        return Needs(
+            self.folder,
+            output_bytes,
+            tuple(names),
+            cluster,
+        )
+
+    def _charge(self) -> JobTask:
+        """Charges the job. If the connection breaks in the commit, asks whether the job is
+        charged.
+
+        No other worker runs a job that is charged, so this worker must not leave it.
+        """
+        try:
+            return charge_claimed(self.installation, self.claim)
+        except Unavailable:
+            task = self._until_reached(
+                partial(charged_task, self.installation, self.claim)
+            )
+            if task is None:
+                raise
+            return task
+
+    def _lay_out_inputs(self, lease: Lease) -> bool:
+        """Copies the models that a job reads to its folder, so that nobody can remove them
+        after the charge.
+
+        Returns:
+            Whether every model exists. If not, the job has failed and its reservations were
+            given back: no row was read.
+
+        Raises:
+            CannotRun: the home cannot be written now, or the file of a model is lost.
+        """
+        with self.installation.database.read() as session:
+            row = queue.job(session, self.claim.job_id)
+            digests = [
+                digest for _, digest in kinds.KINDS[row.kind].inputs(row.task["work"])
+            ]
+        folder = self.folder
+        hold = PutBack.NO_ROOM
+        try:
+            _try_to_write(folder)
+            for digest in digests:
+                path = input_path(folder, digest)
+                durable_files.make_folder(path.parent)
+                # an artifact is for callers with a role alone: nobody else reads the copy
+                path.touch(mode=0o600)
+                hold = PutBack.MODEL_ABSENT
+                artifact = self.installation.store.get(digest)
+                hold = PutBack.NO_ROOM
+                path.write_bytes(artifact)
+                lease.require()
+        except ArtifactLost:
+            # A deleted model ends the job for good. A model that is registered without its
+            # file is a damage that an operator can repair, so the job waits.
+            with self.installation.database.read() as session:
+                if all(models.is_referenced(session, digest) for digest in digests):
+                    raise CannotRun(PutBack.MODEL_ABSENT) from None
+            self.give_back(EndReason.MODEL_DELETED)
+            return False
+        except OSError as error:
+            raise self._cannot_run(error, hold) from None
+        return True
+
+    def _cannot_run(
+        self, error: OSError, hold: PutBack, *, dataset: str | None = None
+    ) -> CannotRun:
+        """Logs why this machine cannot run a job, which is uncharged."""
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            # a limit of this process or machine: no disk is full, and no file is absent
+            hold = PutBack.CANNOT_LOAD
+        _log.error(
+            "a job waits, uncharged: a file for it cannot be read or written",
+            extra={
+                "job_id": self.claim.job_id,
+                "dataset_id": dataset,
+                "folder": error.filename,
+            },
+            exc_info=error,
+        )
+        return CannotRun(hold)
+
+    def give_back(self, reason: EndReason, state: JobState = JobState.FAILED) -> None:
+        """Ends a job before its charge: no row was read, so its reservations are given
+        back.
+        """
+        with self.installation.database.write() as session:
+            row = queue.leased(session, self.claim)
+            reservations.void_jobs(session, [row.id], actor=WORKER)
+            notices.end_job(
+                session,
+                row,
+                state=state,
+                reason=reason,
+                at=self.installation.database.now(session),
+            )
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def put_back(self, requeue: Callable[[JobRow], None] = queue.requeue) -> None:
+        """Returns a job to the queue before its charge: its dataset is frozen, this process
+        stops, or it cannot run the job.
+        """
+        with self.installation.database.write() as session:
+            row = queue.leased(session, self.claim)
+            # While the job is this worker's: the next one makes the folder anew, may charge
+            # the job at once, and its child is in the folder then.
+            shutil.rmtree(self.folder, ignore_errors=True)
+            requeue(row)
+
+    def _authenticate_rows(self) -> None:
+        """Copies the files of a job's rows to this machine, unless they are on it, and
+        authenticates every byte of them.
+
+        Runs before the charge, so a damaged file costs nobody budget. An upload is a public
+        event, so a file that is absent or damaged reveals nothing private: the tags of the
+        file decide, and no row is interpreted. The time of a copy depends on the size of a
+        file: with public times, files are copied after the charge, and here only looked up.
+        Files that a cluster reads are only looked up, too.
+
+        Raises:
+            CannotRun: a file cannot be read now.
+            SealBroken: a file is damaged, or another file has its name.
+        """
+        with self.installation.database.read() as session:
+            row = queue.job(session, self.claim.job_id)
+            datasets = [
+                (part, catalog.find(session, part.dataset)) for part in row.parts
+            ]
+            keys = self.installation.storage_keys
+            living = [
+                (part, dataset.data_key(keys))
+                for part, dataset in datasets
+                if not dataset.is_deleted
+            ]
+            is_copied_later = (
+                cluster_of(self.installation, session, row)
+                or self.installation.settings.release_interval_s > 0
+            )
+        store = self.installation.files
+        for part, key in living:
+            try:
+                for upload in part.epochs:
+                    name = row_files.rows_name(part.dataset, upload)
+                    if is_copied_later:
+                        store.open(name).close()
+                    else:
+                        SealedFile.at(store.local(name), key).authenticate()
+            except SealBroken:
+                _log.error(
+                    "a job fails, uncharged: a file of its rows is damaged; restore the file from a backup",
+                    extra={
+                        "job_id": self.claim.job_id,
+                        "dataset_id": part.dataset,
+                        "upload_id": upload,
+                    },
+                )
+                raise
+            except OSError as error:
+                raise self._cannot_run(
+                    error, PutBack.ROWS_ABSENT, dataset=part.dataset
+                ) from None
+
+    def _require_room(self, lease: Lease, n_bytes: int) -> None:
+        """Checks that the output of a job can be stored; with too little space, the job
+        waits for another machine or time.
+
+        The child writes the output, and this process stores what is a file a second time.
+        The size is public.
+        """
+
+        def look() -> None:
+            required_bytes = 2 * n_bytes + limits.MIN_FREE_DISK_BYTES
+            jobs_folder = self.folder.parent
+            if shutil.disk_usage(jobs_folder).free < required_bytes:
+                raise OSError(errno.ENOSPC, "too little space for the output of a job")
+            if n_bytes:
+                self.installation.store.require_room(required_bytes)
+            if not isinstance(self.installation.files, Directory):
+                # rows may be copied after the charge
+                _try_to_write(self.installation.home / "cache")
+
+        try:
+            lease.wait_for(look, stopping=self.stop.begun)
+        except OSError as error:
+            raise self._cannot_run(error, PutBack.NO_ROOM) from None
+
+    def run_and_end(
+        self, lease: Lease, task: JobTask, run: Callable[[JobTask, Lease], None]
+    ) -> None:
+        has_run = False
+        try:
+            durable_files.make_folder(task.folder)
+            # Only ``stop.now`` ends the wait: the job is charged, so a first signal lets
+            # it finish.
+            local_task = lease.wait_for(
+                partial(located, self.installation, task, stop=self.stop),
+                stopping=self.stop.now,
+            )
+            run(local_task, lease)
+            has_run = True
+            lease.trees_done = task.n_trees
+            output = _answer(
+                lambda: keep(self.installation, task, task.output_path.read_bytes()),
+                stop=self.stop,
+            )
+        except Stopped:
+            self._fail(EndReason.LOST)
+        except JobFailed as failure:
+            self._fail(failure.reason)
+        except OutputInvalid:
+            self._fail(EndReason.FAILED)
+        except OSError:
+            if has_run:
+                _log.error(
+                    "the output of a paid job cannot be stored: the home or the store of models failed"
+                )
+            else:
+                _log.error(
+                    "the process of a paid job failed on this machine",
+                    exc_info=True,
+                )
+            self._fail(EndReason.FAILED)
+        else:
+            # The note comes first: if this worker is killed before the commit, a sweep
+            # registers the paid output from the note.
+            finished.note(self.installation, self.claim, output)
+            self.succeed(output)
+
+    def _fail(self, reason: EndReason) -> None:
+        self._until_reached(partial(self.end_as_failed, reason))
+
+    def end_as_failed(self, reason: EndReason) -> None:
+        with self.installation.database.write() as session:
+            row = queue.leased(session, self.claim)
+            notices.end_job(
+                session,
+                row,
+                state=JobState.FAILED,
+                reason=reason,
+                at=self.installation.database.now(session),
+            )
+            parts = row.parts
+        # after the commit; whatever the cause was, the line is the same
+        for part in parts:
             _log.error(
-                "a job fails, uncharged: a file of its rows is damaged; restore the file from a backup",
+                "a paid job failed, and its charge stays",
                 extra={
-                    "job_id": claim.job_id,
+                    "job_id": self.claim.job_id,
+                    # the account of a dataset has the dataset's id
+                    "account_id": part.dataset,
                     "dataset_id": part.dataset,
-                    "upload_id": upload,
+                    "reservation_id": part.reservation_id,
                 },
             )
-            raise
-        except OSError as error:
-            raise _cannot_run(
-                claim, error, PutBack.ROWS_ABSENT, dataset=part.dataset
-            ) from None
 
+    def succeed(self, output: Output) -> None:
+        """Transaction 2. The note of the output outlives a worker that cannot wait for the
+        database.
+        """
+        try:
+            self._until_reached(partial(self.register, output))
+        except LeaseLost:
+            # A commit whose answer was lost has ended the job, and the repetition finds no
+            # lease. To discard the output at once would delete a registered model.
+            if not self._until_reached(self._has_succeeded):
+                output.discard(self.installation)
+                finished.forget(self.installation, self.claim.job_id)
+                raise
+        finished.forget(self.installation, self.claim.job_id)
 
-def _require_room(
-    installation: Installation, claim: Claim, lease: Lease, n_bytes: int, *, stop: Stop
-) -> None:
-    """Checks that the output of a job can be stored; with too little space, the job
-    waits for another machine or time.
+    def register(self, output: Output) -> None:
+        with self.installation.database.write() as session:
+            row = queue.leased(session, self.claim)
+            finished.register(
+                session, row, output, at=self.installation.database.now(session)
+            )
 
-    The child writes the output, and this process stores what is a file a second time.
-    The size is public.
-    """
+    def _has_succeeded(self) -> bool:
+        """Whether an earlier attempt, whose answer was lost, or a sweep has registered the
+        output.
+        """
+        with self.installation.database.read() as session:
+            return queue.job(session, self.claim.job_id).state == JobState.SUCCEEDED
 
-    def look() -> None:
-        required_bytes = 2 * n_bytes + limits.MIN_FREE_DISK_BYTES
-        jobs_folder = installation.job_folder(claim.job_id).parent
-        if shutil.disk_usage(jobs_folder).free < required_bytes:
-            raise OSError(errno.ENOSPC, "too little space for the output of a job")
-        if n_bytes:
-            installation.store.require_room(required_bytes)
-        if not isinstance(installation.files, Directory):
-            # rows may be copied after the charge
-            _try_to_write(installation.home / "cache")
+    def _until_reached(self, transaction: Callable[[], Result]) -> Result:
+        """Repeats a transaction while the database is unreachable, because what the job
+        spent stays spent.
 
-    try:
-        lease.wait_for(look, stopping=stop.begun)
-    except OSError as error:
-        raise _cannot_run(claim, error, PutBack.NO_ROOM) from None
+        The lease is extended meanwhile, as soon as the database answers.
+
+        Raises:
+            Unavailable: the process is to stop now, or was asked to stop
+                :data:`COMMIT_STOP_S` ago.
+        """
+        pause_s = COMMIT_RETRY_S / 8
+        stops_at = float("inf")
+        while True:
+            try:
+                return transaction()
+            except Unavailable:
+                if self.stop.begun.is_set():
+                    # counted once, from the first attempt after the signal
+                    stops_at = min(stops_at, time.monotonic() + COMMIT_STOP_S)
+                left_s = max(stops_at - time.monotonic(), 0)
+                if (
+                    self.stop.now.wait(min(pause_s, left_s))
+                    or time.monotonic() >= stops_at
+                ):
+                    _log.warning(
+                        "this worker stops before the database could take the end of a paid job"
+                    )
+                    raise
+                pause_s = min(2 * pause_s, COMMIT_RETRY_S)
 
 
 def located(
@@ -497,53 +620,6 @@ def located(
     return replace(task, parts=tuple(parts))
 
 
-def _run_and_end(
-    installation: Installation,
-    claim: Claim,
-    lease: Lease,
-    task: JobTask,
-    run: Callable[[JobTask, Lease], None],
-    *,
-    stop: Stop,
-) -> None:
-    has_run = False
-    try:
-        durable_files.make_folder(task.folder)
-        # Only ``stop.now`` ends the wait: the job is charged, so a first signal lets it
-        # finish.
-        local_task = lease.wait_for(
-            partial(located, installation, task, stop=stop), stopping=stop.now
-        )
-        run(local_task, lease)
-        has_run = True
-        lease.trees_done = task.n_trees
-        output = _answer(
-            lambda: keep(installation, task, task.output_path.read_bytes()), stop=stop
-        )
-    except Stopped:
-        _fail(installation, claim, reason=EndReason.LOST, stop=stop)
-    except JobFailed as failure:
-        _fail(installation, claim, reason=failure.reason, stop=stop)
-    except OutputInvalid:
-        _fail(installation, claim, reason=EndReason.FAILED, stop=stop)
-    except OSError:
-        if has_run:
-            _log.error(
-                "the output of a paid job cannot be stored: the home or the store of models failed"
-            )
-        else:
-            _log.error(
-                "the process of a paid job failed on this machine",
-                exc_info=True,
-            )
-        _fail(installation, claim, reason=EndReason.FAILED, stop=stop)
-    else:
-        # The note comes first: if this worker is killed before the commit, a sweep
-        # registers the paid output from the note.
-        finished.note(installation, claim, output)
-        _succeed(installation, claim, output, stop=stop)
-
-
 def _answer(ask: Callable[[], Result], *, stop: Stop) -> Result:
     """What a store or a disk answers, which is asked again while it fails: what the job
     spent stays spent.
@@ -557,97 +633,3 @@ def _answer(ask: Callable[[], Result], *, stop: Stop) -> Result:
             if stop.now.wait(wait_s):
                 raise
     return ask()
-
-
-def _fail(
-    installation: Installation, claim: Claim, *, reason: EndReason, stop: Stop
-) -> None:
-    _until_reached(
-        partial(_end_as_failed, installation, claim, reason=reason), stop=stop
-    )
-
-
-def _end_as_failed(
-    installation: Installation, claim: Claim, *, reason: EndReason
-) -> None:
-    with installation.database.write() as session:
-        row = queue.leased(session, claim)
-        notices.end_job(
-            session,
-            row,
-            state=JobState.FAILED,
-            reason=reason,
-            at=installation.database.now(session),
-        )
-        parts = row.parts
-    for part in parts:  # after the commit; whatever the cause was, the line is the same
-        _log.error(
-            "a paid job failed, and its charge stays",
-            extra={
-                "job_id": claim.job_id,
-                # the account of a dataset has the dataset's id
-                "account_id": part.dataset,
-                "dataset_id": part.dataset,
-                "reservation_id": part.reservation_id,
-            },
-        )
-
-
-def _succeed(
-    installation: Installation, claim: Claim, output: Output, *, stop: Stop
-) -> None:
-    """Transaction 2. The note of the output outlives a worker that cannot wait for the
-    database.
-    """
-    try:
-        _until_reached(partial(_register, installation, claim, output), stop=stop)
-    except LeaseLost:
-        # A commit whose answer was lost has ended the job, and the repetition finds no
-        # lease. To discard the output at once would delete a registered model.
-        if not _until_reached(partial(_has_succeeded, installation, claim), stop=stop):
-            output.discard(installation)
-            finished.forget(installation, claim.job_id)
-            raise
-    finished.forget(installation, claim.job_id)
-
-
-def _register(installation: Installation, claim: Claim, output: Output) -> None:
-    with installation.database.write() as session:
-        row = queue.leased(session, claim)
-        finished.register(session, row, output, at=installation.database.now(session))
-
-
-def _has_succeeded(installation: Installation, claim: Claim) -> bool:
-    """Whether an earlier attempt, whose answer was lost, or a sweep has registered the
-    output.
-    """
-    with installation.database.read() as session:
-        return queue.job(session, claim.job_id).state == JobState.SUCCEEDED
-
-
-def _until_reached(transaction: Callable[[], Result], *, stop: Stop) -> Result:
-    """Repeats a transaction while the database is unreachable, because what the job
-    spent stays spent.
-
-    The lease is extended meanwhile, as soon as the database answers.
-
-    Raises:
-        Unavailable: the process is to stop now, or was asked to stop
-            :data:`COMMIT_STOP_S` ago.
-    """
-    pause_s = COMMIT_RETRY_S / 8
-    stops_at = float("inf")
-    while True:
-        try:
-            return transaction()
-        except Unavailable:
-            if stop.begun.is_set():
-                # counted once, from the first attempt after the signal
-                stops_at = min(stops_at, time.monotonic() + COMMIT_STOP_S)
-            left_s = max(stops_at - time.monotonic(), 0)
-            if stop.now.wait(min(pause_s, left_s)) or time.monotonic() >= stops_at:
-                _log.warning(
-                    "this worker stops before the database could take the end of a paid job"
-                )
-                raise
-            pause_s = min(2 * pause_s, COMMIT_RETRY_S)
