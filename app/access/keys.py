@@ -27,6 +27,7 @@ from sqlalchemy import func, or_, select, update
 from sqlalchemy.orm import Session
 
 from app.access import grants
+from app.access.grants import Principal, Role
 from app.access.tables import KeyRow, is_working
 from app.core import limits, stamps
 from app.core.errors import Unauthenticated
@@ -76,7 +77,7 @@ def create(
     session: Session,
     *,
     name: str,
-    roles: Sequence[grants.Role],
+    roles: Sequence[Role],
     at: datetime,
     expires_at: datetime | None = None,
 ) -> NewKey:
@@ -94,7 +95,7 @@ def add(
     key_id: str,
     secret: str,
     name: str,
-    roles: Sequence[grants.Role],
+    roles: Sequence[Role],
     at: datetime,
 ) -> KeyRow:
     """Stores a key whose secret the caller chose, and which does not expire."""
@@ -119,7 +120,7 @@ def rotate(row: KeyRow, *, at: datetime) -> NewKey:
     return NewKey(row.id, f"{row.id}.{secret}")
 
 
-def authenticate(session: Session, key: str, *, now: grants.Now) -> grants.Principal:
+def authenticate(session: Session, key: str, *, now: grants.Now) -> Principal:
     """Authenticates a caller by the text of its key.
 
     Raises:
@@ -219,7 +220,7 @@ def living_admin_exists(session: Session, *, at: datetime) -> bool:
     """Whether any key that was not revoked and has not expired has the role ``admin``."""
     living = select(KeyRow).where(KeyRow.issuer.is_(None), is_working(at))
     rows = session.scalars(living)
-    return any(grants.Role.ADMIN.value in row.roles for row in rows)
+    return any(Role.ADMIN.value in row.roles for row in rows)
 
 
 def _new_secret() -> str:

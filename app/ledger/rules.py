@@ -23,9 +23,8 @@ from sqlalchemy.orm import Session
 
 from app.core import limits
 from app.db.database import transaction_time
-from app.ledger import tables
 from app.ledger.admission import AskedAmount
-from app.ledger.tables import ReservationRow, RulesRow
+from app.ledger.tables import ReservationRow, RulesRow, sum_in_halves, sum_of_halves
 from grovekeeper_common.limit_words import LimitedBy
 
 _Limit = TypeVar("_Limit", int, datetime)
@@ -372,9 +371,7 @@ def _spent(
         ReservationRow.reserved_by,
         ReservationRow.is_approved,
     )
-    query = select(*columns, *tables.sum_in_halves(ReservationRow.amount)).group_by(
-        *columns
-    )
+    query = select(*columns, *sum_in_halves(ReservationRow.amount)).group_by(*columns)
     query = query.where(
         ReservationRow.account_id.in_(sorted(account_ids)),
         ReservationRow.state.in_(("reserved", "charged")),
@@ -384,7 +381,7 @@ def _spent(
         query = query.where(ReservationRow.reserved_by.in_(sorted(keys)))
     spent = {account_id: _Spent(Counter(), Counter()) for account_id in account_ids}
     for account_id, reserved_by, is_approved, high, low in session.execute(query):
-        total = tables.sum_of_halves(high, low)
+        total = sum_of_halves(high, low)
         spent[account_id].in_all[reserved_by] += total
         if not is_approved:
             spent[account_id].since_approval[reserved_by] = total

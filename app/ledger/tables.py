@@ -40,6 +40,7 @@ from app.db.database import insert_rows
 from grovekeeper_common.json_types import JsonObject
 from grovekeeper_forests import amounts
 from grovekeeper_forests.privacy import accountants
+from grovekeeper_forests.privacy.accountants import SplitDelta
 from grovekeeper_forests.privacy.scope import Cell, Scope
 
 FIRST_PREVIOUS_HASH = "0" * 64
@@ -225,10 +226,10 @@ class AccountRow(Base):
     last_at: Mapped[str] = mapped_column(default="")
 
     @property
-    def split_delta(self) -> accountants.SplitDelta:
+    def split_delta(self) -> SplitDelta:
         """δ, and the part of it that is set aside."""
         total = None if self.delta is None else Fraction(self.delta)
-        return accountants.SplitDelta(total, Fraction(self.delta_set_aside or 0))
+        return SplitDelta(total, Fraction(self.delta_set_aside or 0))
 
     @property
     def least_price(self) -> int:

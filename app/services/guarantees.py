@@ -6,8 +6,7 @@ from functools import lru_cache
 
 from sqlalchemy.orm import Session
 
-from app.datasets import catalog
-from app.datasets.catalog import Dataset
+from app.datasets.catalog import Dataset, of_each
 from app.ledger import statements, tables
 from app.ledger.admission import Population
 from app.ledger.statements import Limit
@@ -134,9 +133,7 @@ def today_of_each(
     """The present guarantees of several outputs, each with the dataset whose account
     paid; see :func:`today`.
     """
-    datasets = catalog.of_each(
-        session, sorted({dataset_id for dataset_id, _ in outputs})
-    )
+    datasets = of_each(session, sorted({dataset_id for dataset_id, _ in outputs}))
     limits_of = statements.printable_of_each(session, list(datasets))
     accounts = {
         dataset_id: guarantee_of(datasets[dataset_id], limit)

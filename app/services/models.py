@@ -10,7 +10,6 @@ from typing import Any, BinaryIO, Self
 
 from sqlalchemy.orm import Session
 
-from app.access import grants
 from app.access.grants import (
     NAME_MODEL,
     SEE_BALANCE,
@@ -19,6 +18,8 @@ from app.access.grants import (
     SEE_MODEL,
     TAKE_MODEL,
     Principal,
+    datasets_with,
+    names_on_datasets,
 )
 from app.access.keys import wait_for_revocation
 from app.core import json_text, limits
@@ -244,7 +245,7 @@ def list_models(
         NotFound: the filter names no dataset that the key sees.
     """
     with installation.database.read() as session:
-        visible = grants.datasets_with(session, principal, SEE_MODEL)
+        visible = datasets_with(session, principal, SEE_MODEL)
         if matching.dataset is not None:
             visible = [catalog.listed_id(session, matching.dataset, among=visible)]
 
@@ -279,9 +280,9 @@ def _summaries(
     ids = [row.id for row, _ in listed]
     addresses = models.addresses_of(session, ids)
     scores = evaluations.newest_scores(session, principal, ids)
-    seen = grants.datasets_with(session, principal, SEE_JOB)
+    seen = datasets_with(session, principal, SEE_JOB)
     submitters = {(row.dataset_id, it.submitted_by) for row, it in listed if it}
-    names = grants.names_on_datasets(session, principal, submitters)
+    names = names_on_datasets(session, principal, submitters)
     summaries = []
     for row, trained in listed:
         of_job: JsonObject = dict.fromkeys(_OF_JOB)
@@ -418,7 +419,7 @@ def _unlabelled(
     second = facts.get("unlabelled")
     if second is None:
         return None
-    visible = grants.datasets_with(session, principal, SEE_DATASET)
+    visible = datasets_with(session, principal, SEE_DATASET)
     if visible is not None and second["dataset"] not in visible:
         names = dict.fromkeys(("dataset", "dataset_name", "ledger"))
         return {**second, **names, "guarantee": {"adds": second["guarantee"]["adds"]}}

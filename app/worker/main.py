@@ -27,8 +27,7 @@ from app.services.execution.sweep import (
 )
 from app.services.installation import Installation, require_writable
 from app.services.ledger.heads import Heads
-from app.worker import supervise
-from app.worker.supervise import CHILDREN, Supervisor
+from app.worker.supervise import CHILDREN, Supervisor, wait_for_public_time
 from grovekeeper_forests import code_cache
 from grovekeeper_forests.errors import GrovekeeperError
 
@@ -160,7 +159,7 @@ class _Loop:
         """
         CHILDREN.stop_if_idle()
         if self._interval_s:
-            supervise.wait_for_public_time(self._interval_s, stopping=self._stop.begun)
+            wait_for_public_time(self._interval_s, stopping=self._stop.begun)
         else:
             self._stop.begun.wait(self._installation.settings.poll_interval_s)
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from app.access import grants
-from app.access.grants import MANAGE_DATASET, Principal, Role
+from app.access.grants import MANAGE_DATASET, Principal, Role, datasets_with, granted_as
 from app.core import limits, stamps
 from app.core.errors import InvalidRequest, NoRowsOfUnit, RoleMissing, TooLarge
 from app.core.sealed_files import DataKey
@@ -157,7 +156,7 @@ def _chosen(
 
 def _managed(session: Session, principal: Principal, ids: set[str]) -> set[str]:
     """Those of some datasets from which the caller may erase."""
-    theirs = grants.datasets_with(session, principal, MANAGE_DATASET)
+    theirs = datasets_with(session, principal, MANAGE_DATASET)
     return ids if theirs is None else ids.intersection(theirs)
 
 
@@ -283,7 +282,7 @@ def _recorded(
 
 def _is_owner(session: Session, principal: Principal, dataset_id: str) -> bool:
     """Whether a caller is an owner of a dataset by a grant."""
-    return dataset_id in grants.granted_as(session, principal, Role.OWNER)
+    return dataset_id in granted_as(session, principal, Role.OWNER)
 
 
 def _unit_of(installation: Installation, dataset: Dataset, unit: str) -> _Unit:

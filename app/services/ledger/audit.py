@@ -8,8 +8,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from app.access import grants
-from app.access.grants import SEE_LEDGER, Principal, Role
+from app.access.grants import SEE_LEDGER, Principal, Role, datasets_with, names_of_keys
 from app.core.errors import NotFound
 from app.datasets import catalog
 from app.ledger import control, statements, tables
@@ -234,7 +233,7 @@ def _shown_to(
         principal.require(Role.AUDITOR)
         return lambda _: True
     dataset_id = authorized_dataset(session, principal, reference, SEE_LEDGER).id
-    readable = grants.datasets_with(session, principal, SEE_LEDGER)
+    readable = datasets_with(session, principal, SEE_LEDGER)
 
     def is_shown(act: Entry) -> bool:
         details = act.details or {}
@@ -284,5 +283,5 @@ def _names(
             for dataset_id, named in catalog.named(session, ids).items()
         },
         **models.names(session, ids),
-        **grants.names_of_keys(session, principal, dataset_id, ids),
+        **names_of_keys(session, principal, dataset_id, ids),
     }

@@ -33,8 +33,17 @@ from app.datasets import catalog, erasure_log
 from app.datasets.erasure_log import UNIT, ErasureLog
 from app.db import revisions
 from app.db.database import Database, transaction_time
-from app.ledger import checkpoints, control, tables
-from app.ledger.checkpoints import Checkpoint, HeadFolder, Log, Signer, has_any
+from app.ledger import control, tables
+from app.ledger.checkpoints import (
+    Checkpoint,
+    HeadFolder,
+    Log,
+    Signer,
+    has_any,
+    is_signed,
+    pin_key,
+    pinned_keys,
+)
 from app.ledger.tables import EntryKind
 from app.services.installation import Installation, read_storage_keys, storage_key_file
 from grovekeeper_common import durable_files
@@ -84,7 +93,7 @@ def pin_first_signer(database: Database, signer: Signer) -> None:
         _pin(database, signer, after=[])
     except IntegrityError:
         with database.read() as session:
-            if checkpoints.pinned_keys(session)[-1] != signer.verifier_key:
+            if pinned_keys(session)[-1] != signer.verifier_key:
                 raise InstallationError(
                     "another process uses another signing key; share one home or key"
                 ) from None
@@ -101,7 +110,7 @@ def replace_signer(settings: Settings, database: Database) -> Signer:
     """
     file = _file(settings)
     with database.read() as session:
-        pinned = checkpoints.pinned_keys(session)
+        pinned = pinned_keys(session)
     signer = Signer.open(file, make=settings.signing_key_file is None)
     if signer.verifier_key in pinned[-1:]:
         raise InstallationError(
@@ -117,9 +126,7 @@ def _file(settings: Settings) -> Path:
 
 def _pin(database: Database, signer: Signer, *, after: Sequence[str]) -> None:
     with database.write() as session:
-        checkpoints.pin_key(
-            session, signer.verifier_key, after=after, at=database.now(session)
-        )
+        pin_key(session, signer.verifier_key, after=after, at=database.now(session))
         control.record(
             session,
             EntryKind.SIGNER_PINNED,
@@ -141,7 +148,7 @@ def log_of(store: Store, signer: Signer, verifier_keys: Collection[str]) -> Eras
     return ErasureLog(
         store,
         sign=signer.sign_text,
-        is_signed=lambda note: checkpoints.is_signed(note, verifier_keys),
+        is_signed=lambda note: is_signed(note, verifier_keys),
     )
 
 
@@ -375,7 +382,7 @@ class Heads:
         """
         store = self._installation.heads
         with self._database.read() as session:
-            pinned = checkpoints.pinned_keys(session)
+            pinned = pinned_keys(session)
         has_heads = has_any(store)
         signer = open_signer(self._settings, pinned, make=not pinned and not has_heads)
         verifier_keys = pinned or [signer.verifier_key]

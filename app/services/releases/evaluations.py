@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy.orm import Session
 
-from app.access import grants
-from app.access.grants import SEE_MODEL, TRAIN, Principal
+from app.access.grants import SEE_MODEL, TRAIN, Principal, datasets_with
 from app.core import json_text, stamps
 from app.core.errors import InvalidRequest, Unavailable
 from app.jobs import queue
@@ -364,7 +363,7 @@ def list_evaluations(
     """
     with installation.database.read() as session:
         model = addressed_model(session, principal, address, SEE_MODEL)
-        dataset_ids = grants.datasets_with(session, principal, TRAIN)
+        dataset_ids = datasets_with(session, principal, TRAIN)
         shown, following = page_of(
             page,
             lambda limit: releases.page_of_evaluations(
@@ -405,7 +404,7 @@ def newest_scores(
     key may train: on rows that no model was trained on, if there is one. A model
     without one is left out.
     """
-    dataset_ids = grants.datasets_with(session, principal, TRAIN)
+    dataset_ids = datasets_with(session, principal, TRAIN)
     unread = releases.last_evaluations(session, model_ids, dataset_ids)
     newest: dict[str, ReleasedScore] = {}
     while unread:

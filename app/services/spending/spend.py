@@ -39,8 +39,7 @@ from app.core.errors import (
     TooManyRequests,
     Unavailable,
 )
-from app.datasets import catalog
-from app.datasets.catalog import DatasetRow
+from app.datasets.catalog import Dataset, DatasetRow, uploads_as_text, uploads_of_text
 from app.db.database import DialectName, time_column, transaction_time
 from app.db.locks import lock_names, lock_rows
 from app.jobs import queue
@@ -78,7 +77,7 @@ class Job:
     """
 
     kind: str
-    dataset: catalog.Dataset
+    dataset: Dataset
     parts: Sequence[PricedPart]
     work: JsonObject
     name: str | None = None
@@ -233,7 +232,7 @@ class Authorized:
         now = transaction_time(session, read=first.now)
         if any(row.deleted_at is not None for row in rows):
             raise DatasetDeleted
-        uploads = {row.id: catalog.uploads_of_text(row.uploads) for row in rows}
+        uploads = {row.id: uploads_of_text(row.uploads) for row in rows}
         sources = [
             replace(source, uploads=uploads[source.dataset.id])
             for source in self.sources
@@ -394,7 +393,7 @@ def _select_protected(dialect: DialectName) -> Select[Any]:
         select(
             DatasetRow.id,
             DatasetRow.deleted_at,
-            catalog.uploads_as_text().label("uploads"),
+            uploads_as_text().label("uploads"),
             outbox.is_used(),
             n_unfinished.scalar_subquery().label("n_unfinished"),
             time_column(dialect).label("now"),
