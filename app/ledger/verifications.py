@@ -10,11 +10,12 @@ result of somebody else hides it.
 
 from collections.abc import Collection
 
-from sqlalchemy import select
+from sqlalchemy import case, func, or_, select
 from sqlalchemy.orm import Session
 
 from app.core import limits, stamps
 from app.db.database import insert
+from app.ledger import control
 from app.ledger.tables import AccountRow, VerificationRow
 from grovekeeper_common.json_types import JsonMapping, JsonObject
 
@@ -58,3 +59,36 @@ def last(session: Session, account_ids: Collection[str]) -> dict[str, list[JsonO
         }
         shown[row.account_id].append(verification)
     return shown
+
+
+def unverified(
+    session: Session, account_ids: Collection[str] | None, *, limit: int
+) -> list[AccountRow]:
+    """The accounts of which a verification failed, then those with the most entries
+    that no verification covers.
+
+    Args:
+        account_ids: which accounts; ``None``: all.
+    """
+    failed = case((VerificationRow.verdict == FAILED, 1), else_=0)
+    stated = (
+        select(
+            VerificationRow.account_id,
+            func.max(VerificationRow.entries).label("covered"),
+            func.max(failed).label("failed"),
+        )
+        .group_by(VerificationRow.account_id)
+        .subquery()
+    )
+    has_failed = func.coalesce(stated.c.failed, 0)
+    since = AccountRow.last_sequence - func.coalesce(stated.c.covered, 0)
+    query = (
+        select(AccountRow)
+        .outerjoin(stated, stated.c.account_id == AccountRow.id)
+        .where(AccountRow.id != control.CHAIN, or_(has_failed == 1, since > 0))
+        .order_by(has_failed.desc(), since.desc(), AccountRow.id)
+        .limit(limit)
+    )
+    if account_ids is not None:
+        query = query.where(AccountRow.id.in_(account_ids))
+    return list(session.scalars(query))

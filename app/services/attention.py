@@ -10,12 +10,18 @@ from datetime import datetime, timedelta
 from sqlalchemy.orm import Session
 
 from app.access import grants, keys
-from app.access.grants import MANAGE_DATASET, TRAIN, Principal, Role
+from app.access.grants import (
+    MANAGE_DATASET,
+    STATE_VERIFICATION,
+    TRAIN,
+    Principal,
+    Role,
+)
 from app.core import limits, stamps
 from app.datasets import catalog
 from app.jobs.queue import JobFilter
 from app.jobs.states import JobState
-from app.ledger import rules
+from app.ledger import rules, verifications
 from app.services import dataset_rules
 from app.services.datasets import show
 from app.services.installation import Installation
@@ -28,6 +34,7 @@ from app.wire.attention import (
     ExpiringKey,
     JobCounts,
     RulesProposal,
+    UnverifiedLedger,
 )
 from app.wire.datasets import DatasetOut
 from grovekeeper_common.json_types import JsonObject
@@ -43,6 +50,7 @@ def show_attention(installation: Installation, principal: Principal) -> Attentio
         at = installation.database.now(session)
         proposals = _proposals(session, principal, at=at)
         ending = _ending_keys(session, principal, at=at)
+        ledgers = _unverified(session, principal)
     by = (installation, principal)
     counted = show_jobs.count_jobs(*by)
     failed = JobFilter(
@@ -65,6 +73,7 @@ def show_attention(installation: Installation, principal: Principal) -> Attentio
         ),
         recent=show_jobs.list_jobs(*by, _FIRST, recent).jobs,
         budgets=budgets(principal, datasets)[: limits.MAX_ATTENTION],
+        ledgers=ledgers,
     )
 
 
@@ -108,6 +117,22 @@ def _proposals(
         )
     shown.sort(key=lambda proposal: proposal.at)
     return shown[: limits.MAX_ATTENTION]
+
+
+def _unverified(session: Session, principal: Principal) -> list[UnverifiedLedger]:
+    ids = grants.datasets_with(session, principal, STATE_VERIFICATION)
+    rows = verifications.unverified(session, ids, limit=limits.MAX_ATTENTION)
+    last = verifications.last(session, [row.id for row in rows])
+    ledgers = []
+    for row in rows:
+        facts = {
+            "account": row.id,
+            "account_name": row.name,
+            "entries": row.last_sequence,
+            "verification": next(iter(last[row.id]), None),
+        }
+        ledgers.append(UnverifiedLedger.model_validate(facts))
+    return ledgers
 
 
 def _ending_keys(

@@ -4,6 +4,7 @@ from app.wire.approvals import ApprovalOut
 from app.wire.base import Answer, DecimalText, OfDataset
 from app.wire.datasets import AccountOut, DatasetState, PaceOut
 from app.wire.jobs import ListedJob
+from app.wire.ledger import VerificationOut
 from grovekeeper_common.limit_words import LimitedBy
 
 
@@ -53,12 +54,25 @@ class BudgetOut(OfDataset):
     state: DatasetState
 
 
+class UnverifiedLedger(Answer):
+    """An account whose verification failed, or that has entries which none covers.
+
+    ``verification`` is the last one, or null.
+    """
+
+    account: str
+    account_name: str
+    entries: int
+    verification: VerificationOut | None
+
+
 class AttentionOut(Answer):
     """What needs the caller, what ran, and which budgets end first.
 
     Nothing here depends on a row, and everything is in other lists that the caller may
     read, which are complete: these have at most 20 items each. ``budgets`` are the
-    fullest among the first 500 datasets.
+    fullest among the first 500 datasets. ``ledgers`` are those that an auditor has to
+    verify: failures first, then those with the most entries that none covers.
     """
 
     at: str
@@ -70,3 +84,4 @@ class AttentionOut(Answer):
     jobs: JobCounts
     recent: list[ListedJob]
     budgets: list[BudgetOut]
+    ledgers: list[UnverifiedLedger]

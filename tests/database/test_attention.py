@@ -13,9 +13,16 @@ from app.core import limits, stamps
 from app.jobs import queue
 from app.jobs.states import PutBack
 from app.jobs.tables import JobRow
+from app.ledger import statements, verifications
 from app.services.attention import show_attention
 from app.wire.attention import AttentionOut
-from tests.support.crash_scene import ADMIN, OWNER, STRANGER, Scene
+from tests.support.crash_scene import (
+    ADMIN,
+    OWNER,
+    STRANGER,
+    Scene,
+    open_account,
+)
 from tests.support.job_kinds import claimed
 from tests.support.ruled import SECOND, grant, set_rules
 from tests.support.sweeping import expired_at
@@ -132,3 +139,56 @@ def test_a_job_that_its_worker_put_back_is_listed_until_a_worker_takes_it(
     expired_at(scene.installation, stamps.now() + timedelta(hours=1))
     claimed(scene.installation)
     assert _seen(scene, OWNER).held == []
+
+
+def test_ledgers_to_verify_are_listed_for_those_who_state_verifications(
+    scene: Scene,
+) -> None:
+    """Failures first, then those with the most entries that no verification covers."""
+    scene.submit_job(key="a")
+    installation, account = scene.installation, scene.dataset_id
+    [found] = _seen(scene, AUDITOR).ledgers
+    [budget] = _seen(scene, OWNER).budgets
+    assert (found.account, found.account_name) == (account, budget.dataset_name)
+    assert (found.entries, found.verification) == (_size(scene, account), None)
+    assert len(_seen(scene, ADMIN).ledgers) == 1
+    assert _seen(scene, OWNER).ledgers == _seen(scene, STRANGER).ledgers == []
+    assert _seen(scene, SECOND).ledgers == []
+    grant(scene, "auditor")
+    assert [ledger.account for ledger in _seen(scene, SECOND).ledgers] == [account]
+
+    def state(by: str, entries: int | None) -> AttentionOut:
+        stated = {
+            "name": by,
+            "verdict": "VERIFIED" if entries else verifications.FAILED,
+            "entries": entries,
+            "checkpoint": None,
+            "stated_at": stamps.now(),
+        }
+        with installation.database.write() as session:
+            verifications.put(session, account, stated_by=by, stated=stated)
+        return _seen(scene, AUDITOR)
+
+    size = _size(scene, account)
+    [partly] = state("key_a", size - 1).ledgers
+    assert partly.verification is not None
+    assert partly.verification.entries_since == 1
+    assert state("key_b", size).ledgers == [], "one of them covers all entries"
+    [failed] = state("key_c", None).ledgers
+    assert failed.verification is not None
+    assert failed.verification.verdict == verifications.FAILED
+
+    other = "ds_other"
+    open_account(installation, other, cap=10)
+    assert [ledger.account for ledger in _seen(scene, AUDITOR).ledgers] == [
+        account,
+        other,
+    ]
+    assert [ledger.account for ledger in _seen(scene, SECOND).ledgers] == [account]
+    newer = state("key_c", size).ledgers
+    assert [ledger.account for ledger in newer] == [other]
+
+
+def _size(scene: Scene, account: str) -> int:
+    with scene.installation.database.read() as session:
+        return statements.size(session, account)

@@ -4,10 +4,17 @@ from dataclasses import dataclass
 
 from app.api.pages import words
 from app.wire.approvals import ApprovalOut
-from app.wire.attention import AttentionOut, BudgetOut, ExpiringKey, RulesProposal
+from app.wire.attention import (
+    AttentionOut,
+    BudgetOut,
+    ExpiringKey,
+    RulesProposal,
+    UnverifiedLedger,
+)
 from app.wire.jobs import ListedJob
 from grovekeeper_common.job_words import HOLDS
 from grovekeeper_common.limit_words import is_used_up, limit_in_words
+from grovekeeper_common.verification_words import verification_in_words
 
 
 @dataclass(frozen=True)
@@ -44,8 +51,14 @@ def needs_of(attention: AttentionOut) -> list[Need]:
             for budget in attention.budgets
             if is_used_up(budget.model_dump())
         ),
+        *map(_refuted, filter(has_failed, attention.ledgers)),
         *map(_ending_key, attention.keys),
     ]
+
+
+def has_failed(ledger: UnverifiedLedger) -> bool:
+    """Whether the last verification of a ledger failed."""
+    return ledger.verification is not None and ledger.verification.entries is None
 
 
 def _approval(job: ApprovalOut) -> Need:
@@ -113,6 +126,18 @@ def _used_up(budget: BudgetOut) -> Need:
         f"No job on all of {budget.dataset_name} fits any more",
         f"Limited by {limit}.",
         f"/ui/datasets/{budget.dataset}",
+        "Open",
+    )
+
+
+def _refuted(ledger: UnverifiedLedger) -> Need:
+    assert ledger.verification is not None
+    return Need(
+        "red",
+        "failed",
+        f"The ledger of {ledger.account_name} was not verified",
+        f"{verification_in_words(ledger.verification.model_dump())}.",
+        f"/ui/ledger/{ledger.account}",
         "Open",
     )
 

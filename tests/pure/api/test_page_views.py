@@ -289,8 +289,8 @@ def test_a_release_of_two_accounts_states_both_prices() -> None:
 
 
 def _attention(**changes: Any) -> AttentionOut:
-    lists = ("approvals", "proposals", "held", "failed", "keys", "recent", "budgets")
-    facts: dict[str, Any] = {name: [] for name in lists}
+    lists = "approvals", "proposals", "held", "failed", "keys", "recent", "budgets"
+    facts: dict[str, Any] = {name: [] for name in (*lists, "ledgers")}
     facts |= {"at": "2026-11-29T14:32:00.000000Z"}
     facts |= {"jobs": {"waiting": 0, "queued": 0, "running": 0}}
     return AttentionOut.model_validate(facts | changes)
@@ -301,7 +301,15 @@ def test_what_needs_a_caller_is_said_in_words_with_the_amount() -> None:
     proposal = {"dataset": "ds_a", "dataset_name": "census", "by": "key_c"}
     proposal |= {"by_name": None, "at": "2026-11-28T10:00:00.000000Z"}
     key = {"id": "key_d", "name": "etl", "expires_at": "2026-12-01T00:00:00.000000Z"}
+    verified = {"verdict": "VERIFIED", "entries": 12, "entries_since": 1}
+    verified |= {"checkpoint": None, "by": None, "by_name": None, "at": "2026-11-20"}
+    refuted = verified | {"verdict": "NOT VERIFIED", "entries": None}
+    ledger = {"account": "ds_a", "account_name": "census", "entries": 13}
     found = _attention(
+        ledgers=[
+            ledger | {"verification": verification | {"entries_since": None}}
+            for verification in (verified, refuted)
+        ],
         proposals=[proposal],
         held=[_job(state="queued", charged=False, held_by="no-room")],
         failed=[_job(), _job(charged=False, name="trial", submitted_by_name=None)],
@@ -315,13 +323,15 @@ def test_what_needs_a_caller_is_said_in_words_with_the_amount() -> None:
         "Failed: rpf, 0.25 ε stays charged",
         "Failed: trial, nothing was charged",
         "No job on all of census fits any more",
+        "The ledger of census was not verified",
         "Key etl ends on 2026-12-01 00:00 UTC",
     ]
     assert "by key_c" in needs[0].sentence
     assert "no room for its output" in needs[1].sentence
     assert "by ben" in needs[2].sentence
     assert "by key_b" in needs[3].sentence
-    assert [need.is_decision for need in needs] == [True, *[False] * 5]
+    assert needs[5].sentence.startswith("NOT VERIFIED, by the service itself")
+    assert [need.is_decision for need in needs] == [True, *[False] * 6]
 
 
 def test_a_list_that_may_be_cut_is_not_counted_as_whole() -> None:

@@ -409,6 +409,14 @@ def test_attention_names_the_budgets_that_are_used_up(run: Run, service: Any) ->
     assert "limited by the cap" in printed
 
 
+def test_attention_names_the_ledgers_to_verify(run: Run, service: Any) -> None:
+    place = "GET", "/attention"
+    ledger = {"account": "ds_1", "account_name": "census", "entries": 13}
+    found = service.answers[place][1] | {"ledgers": [ledger | {"verification": None}]}
+    service.answers[place] = 200, found
+    assert "verify the ledger of census" in run("attention").stdout
+
+
 def test_an_actor_that_nobody_is_is_named_in_words(run: Run, service: Any) -> None:
     errors = [{"at": "/actor", "problem": "without-entries"}]
     service.answers["GET", "/ledger/census/spent"] = (

@@ -239,6 +239,10 @@ def attention(call: Remote) -> None:
         for budget in filter(is_used_up, found["budgets"])
     ]
     needs += [
+        [f"verify the ledger of {ledger['account_name']}", "", ""]
+        for ledger in found.get("ledgers", [])
+    ]
+    needs += [
         [f"{key['name']} ends", key["expires_at"], key["id"]] for key in found["keys"]
     ]
     output.table(["what", "", "by"], needs, empty="nothing needs you")
