@@ -16,6 +16,7 @@ from grovekeeper_forests.errors import (
     ParameterInvalid,
     ParameterProblem,
     Place,
+    StatedError,
 )
 from grovekeeper_forests.kept import kept_property
 
@@ -30,8 +31,7 @@ class IdempotencyKeyMissing(GrovekeeperError):
     sentence = "this request spends budget and needs an Idempotency-Key header"
 
 
-@dataclass(eq=False)
-class Unauthenticated(GrovekeeperError):
+class Unauthenticated(StatedError):
     """The key is missing, malformed, unknown or revoked; the error says only what its
     caller can see: that none was sent, or that a token is too long.
     """
@@ -42,8 +42,7 @@ class Unauthenticated(GrovekeeperError):
     sentence = "{why}"
 
 
-@dataclass(eq=False)
-class RoleMissing(GrovekeeperError):
+class RoleMissing(StatedError):
     """The key is valid but holds none of the roles that the call needs, globally or on
     the dataset of the call.
     """
@@ -61,8 +60,7 @@ class RoleMissing(GrovekeeperError):
         return f"this needs the role {needed}; {giver}"
 
 
-@dataclass(eq=False)
-class NotFound(GrovekeeperError):
+class NotFound(StatedError):
     """The resource does not exist, or the key may not know that it exists; the error
     does not say which.
     """
@@ -111,8 +109,7 @@ class IdempotencyKeyReused(GrovekeeperError):
     )
 
 
-@dataclass(eq=False)
-class TooLarge(GrovekeeperError):
+class TooLarge(StatedError):
     """A body or a list is over a public limit."""
 
     what: str
@@ -127,8 +124,7 @@ class BodyTooSlow(GrovekeeperError):
     sentence = "the body did not arrive in time"
 
 
-@dataclass(eq=False)
-class UnsupportedMediaType(GrovekeeperError):
+class UnsupportedMediaType(StatedError):
     """The call does not accept the body's type or encoding."""
 
     accepted: Sequence[str]
@@ -201,8 +197,7 @@ def field_problem(problem: ParameterProblem) -> FieldProblem:
     )
 
 
-@dataclass(eq=False)
-class InvalidRequest(GrovekeeperError):
+class InvalidRequest(StatedError):
     """One or more fields break a rule."""
 
     errors: Sequence[FieldProblem]
@@ -265,8 +260,7 @@ class ColumnProblem:
     option: str | None = field(default=None, compare=False)
 
 
-@dataclass(eq=False)
-class RowsInvalid(GrovekeeperError):
+class RowsInvalid(StatedError):
     """The upload does not match the declaration, and nothing was stored. Shown to the
     owner only.
 
@@ -313,8 +307,7 @@ def stated_members(problem: ColumnProblem | UnreadColumn) -> JsonObject:
     return {"name": "", **stated}
 
 
-@dataclass(eq=False)
-class CellsUnread(GrovekeeperError):
+class CellsUnread(StatedError):
     """Columns of an upload have many undeclared or clamped cells, or the unit column
     has marks for missing values, and nothing was stored. Shown to the owner only.
     """
@@ -347,8 +340,7 @@ class UploadEmpty(GrovekeeperError):
     )
 
 
-@dataclass(eq=False)
-class UploadRepeated(GrovekeeperError):
+class UploadRepeated(StatedError):
     """The same key uploaded the same rows to the dataset before, as ``upload``, and
     they are still stored.
     """
@@ -362,8 +354,7 @@ class UploadRepeated(GrovekeeperError):
     )
 
 
-@dataclass(eq=False)
-class TooManyRequests(GrovekeeperError):
+class TooManyRequests(StatedError):
     """The process or the key has too many requests in flight, or the key has too many
     unfinished jobs.
     """
@@ -374,8 +365,7 @@ class TooManyRequests(GrovekeeperError):
     sentence = "too many {what}"
 
 
-@dataclass(eq=False)
-class _DoesNotFit(GrovekeeperError):
+class _DoesNotFit(StatedError):
     """A request costs more than fits. Amounts are exact decimal strings in the
     account's unit.
 
@@ -399,7 +389,6 @@ class _DoesNotFit(GrovekeeperError):
         return self.what_fits()
 
 
-@dataclass(eq=False)
 class BudgetExceeded(_DoesNotFit):
     """The account cannot pay: in some cell ``charged + reserved + requested`` exceeds
     the cap.
@@ -454,8 +443,7 @@ class NeedsApproval(QuotaExceeded):
         )
 
 
-@dataclass(eq=False)
-class PopulationMismatch(GrovekeeperError):
+class PopulationMismatch(StatedError):
     """The dataset cannot become a member of the population; ``differs`` lists the
     fields in which they differ.
     """
@@ -468,8 +456,7 @@ class PopulationMismatch(GrovekeeperError):
         return f"the dataset and the population differ in: {', '.join(self.differs).replace('_', ' ')}"
 
 
-@dataclass(eq=False)
-class AccountDiffers(GrovekeeperError):
+class AccountDiffers(StatedError):
     """A declaration takes up the name of an erased dataset that has spent, and cannot
     continue its account.
 
@@ -493,17 +480,15 @@ class AccountDiffers(GrovekeeperError):
         )
 
 
-@dataclass(eq=False)
-class ReservationSettled(GrovekeeperError):
+class ReservationSettled(StatedError):
     """The reservation was charged, void or expired already."""
 
-    state: str = field(default="settled")
+    state: str = "settled"
 
     sentence = "the reservation is {state} already"
 
 
-@dataclass(eq=False)
-class DeclarationFixed(GrovekeeperError):
+class DeclarationFixed(StatedError):
     """The columns of a dataset cannot be declared anew.
 
     Attributes:
@@ -526,8 +511,7 @@ class NoRowsYet(GrovekeeperError):
     sentence = "this dataset has no rows yet"
 
 
-@dataclass(eq=False)
-class NoRowsOfUnit(GrovekeeperError):
+class NoRowsOfUnit(StatedError):
     """No row of the unit that an owner wants to erase is stored. Shown to owners only.
 
     Attributes:
@@ -540,8 +524,7 @@ class NoRowsOfUnit(GrovekeeperError):
     sentence = "no row of that unit is stored, so nothing was erased; compare the value, character by character"
 
 
-@dataclass(eq=False)
-class NameTaken(GrovekeeperError):
+class NameTaken(StatedError):
     """A dataset or a population has this name, or an erased dataset of other owners had
     it.
     """
@@ -563,8 +546,7 @@ class DatasetDeleted(GrovekeeperError):
     sentence = "the rows of this dataset were erased; its ledger remains"
 
 
-@dataclass(eq=False)
-class ErasureDue(GrovekeeperError):
+class ErasureDue(StatedError):
     """The date has come at which the rows of the dataset are erased: nothing is
     admitted, and no job is started.
     """
@@ -578,8 +560,7 @@ class ErasureDue(GrovekeeperError):
     )
 
 
-@dataclass(eq=False)
-class Frozen(GrovekeeperError):
+class Frozen(StatedError):
     """An owner or an admin froze the dataset: nothing is admitted, and queued jobs
     wait.
     """
@@ -590,8 +571,7 @@ class Frozen(GrovekeeperError):
     sentence = "the dataset {dataset_name} is frozen"
 
 
-@dataclass(eq=False)
-class TooManyCells(GrovekeeperError):
+class TooManyCells(StatedError):
     """The entries of an account would list more of its ``limit`` cells for scopes of a
     key than it leaves to others.
     """
@@ -607,8 +587,7 @@ class TooManyCells(GrovekeeperError):
     )
 
 
-@dataclass(eq=False)
-class ModelHasAlias(GrovekeeperError):
+class ModelHasAlias(StatedError):
     """Aliases name the model, so that callers who use them would lose it."""
 
     aliases: Sequence[str]
@@ -629,8 +608,7 @@ class NotWaiting(GrovekeeperError):
     sentence = "the job does not wait for a decision"
 
 
-@dataclass(eq=False)
-class SubmitterRevoked(GrovekeeperError):
+class SubmitterRevoked(StatedError):
     """The key or a grant of a job's submitter was revoked, or the key expired, before
     the job was charged.
 
@@ -646,8 +624,7 @@ class SubmitterRevoked(GrovekeeperError):
     )
 
 
-@dataclass(eq=False)
-class SameSubmitter(GrovekeeperError):
+class SameSubmitter(StatedError):
     """Another person than the caller decides."""
 
     who: str = "an owner other than the submitter decides about this job"
@@ -661,8 +638,7 @@ class LeaseLost(GrovekeeperError):
     sentence = "the lease on this job was lost"
 
 
-@dataclass(eq=False)
-class Unavailable(GrovekeeperError):
+class Unavailable(StatedError):
     """The service cannot answer at the moment."""
 
     why: str = "the service is not ready"
@@ -690,8 +666,7 @@ class BalanceMismatch(Unavailable):
         self.part = part
 
 
-@dataclass(eq=False)
-class InstallationError(GrovekeeperError):
+class InstallationError(StatedError):
     """The operator has to act: a setting is missing, the schema is old, or the address
     is unsafe.
     """

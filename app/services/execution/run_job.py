@@ -63,7 +63,7 @@ from app.services.releases.contract import OutputInvalid
 from app.services.releases.outputs import Output, keep
 from grovekeeper_common import durable_files
 from grovekeeper_forests import catalogue
-from grovekeeper_forests.errors import GrovekeeperError
+from grovekeeper_forests.errors import GrovekeeperError, StatedError
 
 Load = Callable[[Lease, Needs], None]
 """Brings up what runs a job, before its charge, and looks at what the job needs."""
@@ -86,8 +86,7 @@ STORE_RETRY_S = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 """Pauses between questions of a paid job to a store or a disk that fails, in seconds."""
 
 
-@dataclass(eq=False)
-class JobFailed(GrovekeeperError):
+class JobFailed(StatedError):
     """The child ended without an output. The cause is not recorded: it may depend on
     rows.
 

@@ -7,7 +7,7 @@ rejected value.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import ClassVar, dataclass_transform
 
 
 class GrovekeeperError(Exception):
@@ -21,6 +21,16 @@ class GrovekeeperError(Exception):
         if self.sentence:
             return self.sentence.format_map(vars(self))
         return super().__str__()
+
+
+@dataclass_transform(eq_default=False, field_specifiers=(field,))
+class StatedError(GrovekeeperError):
+    """Base of errors with facts: every class below is a dataclass, whose fields are the
+    facts. Like every exception, an error equals itself alone.
+    """
+
+    def __init_subclass__(cls) -> None:
+        dataclass(eq=False)(cls)
 
 
 Place = tuple[str | int, ...]
@@ -61,8 +71,7 @@ class ParameterProblem:
         )
 
 
-@dataclass(eq=False)
-class ParameterInvalid(GrovekeeperError):
+class ParameterInvalid(StatedError):
     """One or more arguments break a rule."""
 
     problems: Sequence[ParameterProblem]
@@ -92,8 +101,7 @@ class ParameterInvalid(GrovekeeperError):
         return "; ".join(map(str, self.problems))
 
 
-@dataclass(eq=False)
-class NotSupported(GrovekeeperError):
+class NotSupported(StatedError):
     """The request is legal, but the service does not support it yet."""
 
     what: str
@@ -101,8 +109,7 @@ class NotSupported(GrovekeeperError):
     sentence = "not supported yet: {what}"
 
 
-@dataclass(eq=False)
-class AccountantMismatch(GrovekeeperError):
+class AccountantMismatch(StatedError):
     """The account's unit cannot express the charge; ``accepted_by`` lists the
     accountants that can.
     """
@@ -117,8 +124,7 @@ class AccountantMismatch(GrovekeeperError):
         )
 
 
-@dataclass(eq=False)
-class AdjacencyMismatch(GrovekeeperError):
+class AdjacencyMismatch(StatedError):
     """The algorithm's adjacency is not the account's; ``accepted_by`` lists the
     adjacencies that accept it.
     """
