@@ -545,6 +545,13 @@ class Waiting:
     )
 
 
+@dataclass(frozen=True)
+class Submission(Waiting):
+    """How a job is submitted and followed."""
+
+    idempotency_key: AttemptOption = None
+
+
 YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
 ReceiptOption = Annotated[
     bool,

@@ -5,6 +5,7 @@ commands that ask for them.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
+from functools import partial
 
 import typer
 
@@ -13,6 +14,7 @@ from grovekeeper_client.cli.command import (
     Group,
     JobArgument,
     Remote,
+    Submission,
     Waiting,
     one_attempt,
     option,
@@ -137,21 +139,19 @@ def submit(
     client: Client,
     send: Callable[..., JsonObject],
     output: Output,
+    how: Submission,
     *,
-    attempt: str | None,
-    waiting: Waiting,
-    show: Callable[[JsonObject], None] | None = None,
+    show: Callable[[Client, Output, JsonObject], None] | None = None,
 ) -> None:
     """Submits a job of any kind, prints what it reserved, and follows it to its end on
     request.
 
     Args:
         send: sends the request, with an ``idempotency_key``.
-        attempt: the key of an earlier attempt, if the command continues one.
         show: prints the output of a job that succeeded, in place of the command that
             prints it.
     """
-    with one_attempt(output, attempt) as key:
+    with one_attempt(output, how.idempotency_key) as key:
         accepted = send(idempotency_key=key)
     job_id = accepted["job_id"]
     also = accepted["unlabelled"]
@@ -168,8 +168,9 @@ def submit(
             output.say(
                 "the job waits for the approval of an owner other than you, for at most a week"
             )
-        if waiting.wait:
-            finish(output, follow(client, job_id, output, waiting), show=show)
+        if how.wait:
+            job = follow(client, job_id, output, how)
+            finish(output, job, show=show and partial(show, client, output))
             return
         output.answer(accepted)
         output.hint(f"grovekeeper jobs show {job_id} --wait")

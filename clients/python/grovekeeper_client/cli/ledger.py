@@ -277,9 +277,7 @@ def spent(
     sees the charges of the own key.
     """
     output = call.output
-    with call.client() as client:
-        answer = client.spent(dataset, by=by, actor=actor)
-    output.answer(answer)
+    answer = call.ask(lambda client: client.spent(dataset, by=by, actor=actor))
     rows = [
         [
             _group(group, by),

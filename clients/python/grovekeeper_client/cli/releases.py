@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from grovekeeper_client.cli.command import (
-    AttemptOption,
     Client,
     DatasetArgument,
     DeltaOption,
@@ -20,7 +19,7 @@ from grovekeeper_client.cli.command import (
     ReceiptOption,
     Remote,
     ScopeOption,
-    Waiting,
+    Submission,
     argument,
     as_typed,
     given,
@@ -128,9 +127,8 @@ def run(
     call: Remote,
     model_id: ModelArgument,
     spend: SpendOptions,
-    waiting: Waiting,
+    how: Submission,
     metric: MetricOption = None,
-    idempotency_key: AttemptOption = None,
 ) -> None:
     """Reserve budget and evaluate a model. Choose held-out cells as the scope."""
     with call.client() as client:
@@ -139,9 +137,8 @@ def run(
             client,
             partial(client.evaluate, model_id, body),
             call.output,
-            attempt=idempotency_key,
-            waiting=waiting,
-            show=partial(_show_made, client, call.output),
+            how,
+            show=_show_made,
         )
 
 
@@ -165,8 +162,7 @@ def best(
     call: Remote,
     models: ModelsArgument,
     selection: SelectionOptions,
-    waiting: Waiting,
-    idempotency_key: AttemptOption = None,
+    how: Submission,
 ) -> None:
     """Reserve budget and choose the best of several models, for one price."""
     with call.client() as client:
@@ -190,9 +186,8 @@ def best(
             client,
             partial(client.select_model, body),
             call.output,
-            attempt=idempotency_key,
-            waiting=waiting,
-            show=partial(_show_made, client, call.output),
+            how,
+            show=_show_made,
         )
 
 
@@ -411,10 +406,9 @@ def quote(
 def release(
     call: Remote,
     request: ProfileOptions,
-    waiting: Waiting,
+    how: Submission,
     name: str | None = option("A name for the profile."),
     purpose: PurposeOption = None,
-    idempotency_key: AttemptOption = None,
 ) -> None:
     """Reserve budget and release a profile, which later jobs reuse with --profile at no
     privacy cost.
@@ -425,8 +419,7 @@ def release(
             client,
             partial(client.release_profile, request.dataset, body),
             call.output,
-            attempt=idempotency_key,
-            waiting=waiting,
+            how,
         )
 
 

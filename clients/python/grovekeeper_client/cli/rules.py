@@ -192,12 +192,8 @@ ReasonOption = Annotated[
 @command
 def attention(call: Remote) -> None:
     """Show what needs you: decisions, failed jobs, keys that end, full budgets."""
-    with call.client() as client:
-        found = client.attention()
     output = call.output
-    if output.as_json:
-        output.json(found)
-        return
+    found = call.ask(lambda client: client.attention())
     needs = [
         [
             f"decide about {job['job']}, {job['what']}",

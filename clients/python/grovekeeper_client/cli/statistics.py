@@ -12,7 +12,6 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from grovekeeper_client.cli.command import (
-    AttemptOption,
     Client,
     DatasetArgument,
     DeltaOption,
@@ -21,7 +20,7 @@ from grovekeeper_client.cli.command import (
     ReceiptOption,
     Remote,
     ScopeOption,
-    Waiting,
+    Submission,
     WrongUse,
     argument,
     command,
@@ -62,7 +61,6 @@ class StatisticsOptions:
         "Quote error and price, and spend nothing.", "--quote", default=False
     )
     receipt: ReceiptOption = False
-    idempotency_key: AttemptOption = None
 
     def to_json(self, client: Client, dataset: str) -> JsonObject:
         """The body without its tables. Amounts are sent as they were typed."""
@@ -128,11 +126,11 @@ def count(
     dataset: DatasetArgument,
     table: TableOptions,
     spend: StatisticsOptions,
-    waiting: Waiting,
+    how: Submission,
 ) -> None:
     """Count rows privately, of the dataset or of each group."""
     asked = table.to_json("count")
-    _run(call, dataset, [asked], spend, waiting)
+    _run(call, dataset, [asked], spend, how)
 
 
 def _of_column(statistic: str, sentence: str) -> Callable[..., None]:
@@ -149,10 +147,10 @@ def _of_column(statistic: str, sentence: str) -> Callable[..., None]:
         column: ColumnArgument,
         table: TableOptions,
         spend: StatisticsOptions,
-        waiting: Waiting,
+        how: Submission,
     ) -> None:
         asked = table.to_json(statistic, column=column)
-        _run(call, dataset, [asked], spend, waiting)
+        _run(call, dataset, [asked], spend, how)
 
     release_table.__doc__ = sentence
     return release_table
@@ -171,11 +169,11 @@ def crosstab(
     columns: ColumnsArgument,
     table: TableOptions,
     spend: StatisticsOptions,
-    waiting: Waiting,
+    how: Submission,
 ) -> None:
     """Count the rows of each combination of two or three columns, privately."""
     asked = table.to_json("crosstab", columns=columns)
-    _run(call, dataset, [asked], spend, waiting)
+    _run(call, dataset, [asked], spend, how)
 
 
 total = _of_column("sum", "Add up a number privately, over all rows or in each group.")
@@ -193,11 +191,11 @@ def quantile(
     column: ColumnArgument,
     table: QuantileOptions,
     spend: StatisticsOptions,
-    waiting: Waiting,
+    how: Submission,
 ) -> None:
     """Find quantiles of a number privately, of all rows or of each group."""
     asked = table.to_json("quantiles", column=column, quantiles=table.quantile)
-    _run(call, dataset, [asked], spend, waiting)
+    _run(call, dataset, [asked], spend, how)
 
 
 median = _of_column(
@@ -217,14 +215,14 @@ def release(
         argument('JSON: {"tables": [...]}, as in POST /datasets/ID/statistics.'),
     ],
     spend: StatisticsOptions,
-    waiting: Waiting,
+    how: Submission,
 ) -> None:
     """Reserve budget and release several tables for one charge."""
     content = json_object(read_bytes(tables), "the file of tables")
     asked = content.get("tables")
     if not isinstance(asked, list) or len(content) > 1:
         raise WrongUse('the file is not {"tables": [...]}')
-    _run(call, dataset, asked, spend, waiting)
+    _run(call, dataset, asked, spend, how)
 
 
 @app.command("list")
@@ -261,7 +259,7 @@ def _run(
     dataset: str,
     tables: list[JsonObject],
     spend: StatisticsOptions,
-    waiting: Waiting,
+    how: Submission,
 ) -> None:
     with call.client() as client:
         body = spend.to_json(client, dataset) | {"tables": tables}
@@ -275,9 +273,8 @@ def _run(
             client,
             partial(client.release_statistics, dataset, body),
             call.output,
-            attempt=spend.idempotency_key,
-            waiting=waiting,
-            show=partial(_show_made, client, call.output, receipt=spend.receipt),
+            how,
+            show=partial(_show_made, receipt=spend.receipt),
         )
 
 

@@ -14,7 +14,6 @@ import typer
 
 from grovekeeper_client.cli import problems
 from grovekeeper_client.cli.command import (
-    AttemptOption,
     Client,
     DatasetArgument,
     DeltaOption,
@@ -23,7 +22,7 @@ from grovekeeper_client.cli.command import (
     ReceiptOption,
     Remote,
     ScopeOption,
-    Waiting,
+    Submission,
     WrongUse,
     as_typed,
     command,
@@ -241,10 +240,9 @@ def plan(
 def train(
     call: Remote,
     request: PlanOptions,
-    waiting: Waiting,
+    how: Submission,
     name: str | None = option("A name for the model."),
     purpose: PurposeOption = None,
-    idempotency_key: AttemptOption = None,
 ) -> None:
     """Reserve budget and train a forest."""
     with call.client() as client:
@@ -253,8 +251,7 @@ def train(
             client,
             partial(client.train, body),
             call.output,
-            attempt=idempotency_key,
-            waiting=waiting,
+            how,
         )
 
 
