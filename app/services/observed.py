@@ -15,12 +15,11 @@ from app.core.errors import BalanceMismatch
 from app.core.files import newest_backup
 from app.datasets import catalog
 from app.db.revisions import revision_of
-from app.jobs import queue
+from app.jobs import outbox, queue
 from app.jobs.states import EndReason, JobState
 from app.ledger import populations, statements, tables
 from app.services.installation import Installation
 from app.services.ledger.heads import Heads
-from app.webhooks import outbox
 
 NEAR_CAP = (Fraction(4, 5), Fraction(19, 20), Fraction(1))
 """Shares of a cap; metrics count the accounts that have spent or reserved at least such

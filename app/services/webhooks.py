@@ -28,14 +28,15 @@ from app.core.errors import (
     Unavailable,
 )
 from app.datasets import catalog
+from app.jobs import outbox
+from app.jobs.outbox import WebhookRow
 from app.ledger import control
 from app.ledger.tables import EntryKind
+from app.services import webhook_sender
 from app.services.authorization import authorized_dataset, managed_dataset, write_as
 from app.services.installation import Installation
 from app.services.jobs import notices
 from app.services.ledger.heads import Heads
-from app.webhooks import outbox, sender
-from app.webhooks.outbox import WebhookRow
 from app.wire.webhooks import (
     WebhookIn,
     WebhookList,
@@ -66,8 +67,10 @@ def create_webhook(
             unused, above 1, or of a public dataset, which has no budget.
     """
     try:
-        sender.read_url(body.url, allowed=installation.settings.webhook_networks)
-    except sender.AddressRefused as refusal:
+        webhook_sender.read_url(
+            body.url, allowed=installation.settings.webhook_networks
+        )
+    except webhook_sender.AddressRefused as refusal:
         raise InvalidRequest.at("/url", str(refusal), accepted=[_ADDRESS]) from None
     if (body.threshold is not None) != (outbox.BUDGET_LOW in body.events):
         raise InvalidRequest.at("/threshold", "required-for-budget-low-only")
@@ -360,11 +363,13 @@ def _headers(held: _Held, *, at_s: int) -> dict[str, str]:
     """The service's own headers, and the three of Standard Webhooks. The id is the same
     in every attempt.
     """
-    standard = sender.standard_signature(
+    standard = webhook_sender.standard_signature(
         held.secrets, held.body, delivery_id=held.delivery_id, at_s=at_s
     )
     return {
-        "Grovekeeper-Signature": sender.signature(held.secrets, held.body, at_s=at_s),
+        "Grovekeeper-Signature": webhook_sender.signature(
+            held.secrets, held.body, at_s=at_s
+        ),
         "Grovekeeper-Delivery": held.delivery_id,
         "Grovekeeper-Event": held.event,
         "webhook-id": held.delivery_id,
@@ -375,7 +380,7 @@ def _headers(held: _Held, *, at_s: int) -> dict[str, str]:
 
 def _deliver(installation: Installation, held: _Held) -> bool:
     headers = _headers(held, at_s=int(stamps.now().timestamp()))
-    outcome = sender.send(
+    outcome = webhook_sender.send(
         held.url, held.body, headers, allowed=installation.settings.webhook_networks
     )
     with installation.database.write() as session:

@@ -4,8 +4,8 @@ once, with one id.
 
 import pytest
 
+from app.jobs import outbox
 from app.services.webhooks import create_webhook, deliver_due
-from app.webhooks import outbox
 from app.wire.webhooks import WebhookIn
 from tests.crash.conftest import KillRequest, Launcher
 from tests.support.crash_scene import OWNER, Scene

@@ -15,6 +15,7 @@ import pytest
 from sqlalchemy import select
 
 from app.core import stamps
+from app.jobs import outbox
 from app.ledger import accounts, control, populations, reservations
 from app.ledger import reservations as ledger
 from app.services.datasets.declare import register_dataset
@@ -31,7 +32,6 @@ from app.services.webhooks import (
     rotate_webhook,
     send_test,
 )
-from app.webhooks import outbox
 from app.wire.datasets import DatasetIn
 from app.wire.ledger import CapIn
 from app.wire.webhooks import WebhookIn, WebhookRotationIn

@@ -38,8 +38,11 @@ from app.core.errors import (
     TooLarge,
     TooManyCells,
 )
+from app.jobs import outbox
+from app.jobs.outbox import DeliveryRow, WebhookRow
 from app.jobs.states import EndReason
 from app.ledger import control, tables
+from app.services import webhook_sender
 from app.services.datasets.erase import delete_dataset
 from app.services.execution import charge, run_job
 from app.services.execution.sweep import settle_overdue
@@ -57,8 +60,6 @@ from app.services.webhooks import (
     rotate_webhook,
     send_test,
 )
-from app.webhooks import outbox, sender
-from app.webhooks.outbox import DeliveryRow, WebhookRow
 from app.wire.webhooks import (
     DeliveryOut,
     WebhookIn,
@@ -305,7 +306,7 @@ def test_a_process_that_dies_between_sending_and_removing_loses_nothing(
         raise SystemExit
 
     with monkeypatch.context() as dying:
-        dying.setattr(sender, "send", die)
+        dying.setattr(webhook_sender, "send", die)
         with pytest.raises(SystemExit):
             deliver_due(here)
     assert (_waiting(scene), deliver_due(here)) == (1, 0), (
@@ -340,7 +341,7 @@ def test_a_webhook_that_is_removed_while_its_delivery_ends_is_done(
             remover.execute(delete(WebhookRow).where(WebhookRow.id == webhook.id))
             return 204 if accepted else 500
 
-        monkeypatch.setattr(sender, "send", send)
+        monkeypatch.setattr(webhook_sender, "send", send)
         pid = remover.execute(text("SELECT pg_backend_pid()")).scalar_one()
         delivering = pool.submit(deliver_due, here)
         try:
@@ -731,13 +732,13 @@ def test_a_process_that_learns_of_an_older_copy_delivers_no_more(
     _told(here, scene, receiver.url)
     for key in ("a", "b"):
         scene.submit(key=key)
-    heads, send = Heads(here), sender.send
+    heads, send = Heads(here), webhook_sender.send
 
     def learns(*arguments: Any, **options: Any) -> int | outbox.Unanswered:
         heads.rewound = LedgerRewound(scene.dataset_id)
         return send(*arguments, **options)
 
-    monkeypatch.setattr(sender, "send", learns)
+    monkeypatch.setattr(webhook_sender, "send", learns)
     with pytest.raises(LedgerRewound):
         deliver_due(here, heads=heads)
     assert len(receiver.requests) == 1
@@ -751,15 +752,15 @@ def test_an_event_that_a_process_sends_is_sent_by_no_other_meanwhile(
 ) -> None:
     made = _told(here, scene, receiver.url)
     scene.submit(key="a")
-    send = sender.send
+    send = webhook_sender.send
 
     def sends(*arguments: Any, **options: Any) -> int | outbox.Unanswered:
-        monkeypatch.setattr(sender, "send", send)
+        monkeypatch.setattr(webhook_sender, "send", send)
         # another process has found the webhook due before it was held
         assert _deliver_oldest(here, made.id) is None
         return send(*arguments, **options)
 
-    monkeypatch.setattr(sender, "send", sends)
+    monkeypatch.setattr(webhook_sender, "send", sends)
     assert deliver_due(here) == 1
     assert len(receiver.requests) == 1
 
@@ -875,7 +876,7 @@ def test_the_secret_is_sealed_and_a_changed_or_old_request_is_detected(
     signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
     mac = base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
     assert headers["webhook-signature"] == f"v1,{mac}"
-    old = sender.signature((webhook.secret,), body, at_s=int(time.time()) - 301)
+    old = webhook_sender.signature((webhook.secret,), body, at_s=int(time.time()) - 301)
     for forged in ((webhook.secret + "x", signature, body), (webhook.secret, signature, body + b" "),
                    (webhook.secret, old, body), (webhook.secret, "", body)):  # fmt: skip
         with pytest.raises(SignatureInvalid):
@@ -1122,7 +1123,7 @@ def test_a_rotation_during_a_delivery_counts_from_the_next_attempt(
     secrets as they are.
     """
     webhook = _told(here, scene, receiver.url, events=["job.queued"])
-    sending, rotations = sender.send, list[WebhookWithSecret]()
+    sending, rotations = webhook_sender.send, list[WebhookWithSecret]()
 
     def rotate_and_send(*delivery: Any, **allowed: Any) -> int:
         rotations.append(_rotated(here, scene, webhook.id))
@@ -1131,7 +1132,7 @@ def test_a_rotation_during_a_delivery_counts_from_the_next_attempt(
 
     scene.submit(key="a")
     with monkeypatch.context() as rotating:
-        rotating.setattr(sender, "send", rotate_and_send)
+        rotating.setattr(webhook_sender, "send", rotate_and_send)
         assert deliver_due(here) == accepted
     secrets = [rotations[0].secret, webhook.secret]
     assert _signers(secrets, *receiver.requests[-1]) == [webhook.secret]

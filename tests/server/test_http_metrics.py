@@ -16,8 +16,8 @@ from sqlalchemy import delete
 from app.core import limits
 from app.core.files import NEWEST_BACKUP
 from app.jobs import queue
+from app.jobs.outbox import DeliveryRow
 from app.jobs.tables import JobRow, WorkerRow
-from app.webhooks.outbox import DeliveryRow
 from tests.support.databases import on_one_idle_server, on_one_server
 from tests.support.operations import EXTERNAL
 from tests.support.pages import section, signed_in

@@ -506,8 +506,9 @@ def _head_places(
 def _webhook_places(
     scene: Any, kill: Callable[..., None]
 ) -> dict[str, tuple[Callable[[], None], Callable[[], object]]]:
+    from app.jobs import outbox
+    from app.services import webhook_sender
     from app.services.webhooks import deliver_due
-    from app.webhooks import outbox, sender
     from tests.support.receiver import may_reach_loopback
 
     def run() -> None:
@@ -515,7 +516,7 @@ def _webhook_places(
         deliver_due(may_reach_loopback(scene.installation))
 
     places: dict[str, tuple[Callable[[], None], Callable[[], object]]] = {
-        "delivery-not-sent": (lambda: before(sender, "send", kill), run),
+        "delivery-not-sent": (lambda: before(webhook_sender, "send", kill), run),
         "delivery-accepted": (lambda: before(outbox, "finish_delivery", kill), run),
     }
     assert tuple(places) == WEBHOOK_POINTS

@@ -13,7 +13,7 @@ from app.core.errors import BalanceMismatch, Unavailable
 from app.core.sealed_files import DataKey
 from app.datasets import catalog, row_files
 from app.datasets.erasure_log import dataset_record, upload_record
-from app.jobs import queue
+from app.jobs import outbox, queue
 from app.jobs.states import EndReason
 from app.ledger import control, reservations, rules
 from app.ledger.tables import EntryKind
@@ -22,7 +22,6 @@ from app.services.datasets.upload import opened_book, unless_erased
 from app.services.installation import Installation
 from app.services.jobs.notices import end_locked
 from app.services.ledger.heads import open_log
-from app.webhooks import outbox
 from app.wire.uploads import UploadErasureOut
 
 SWEEPER = "sweeper"

@@ -20,12 +20,11 @@ from app.core.errors import (
     QuotaExceeded,
     TooManyCells,
 )
-from app.jobs import queue
+from app.jobs import outbox, queue
 from app.jobs.states import UNFINISHED, EndReason, JobState
 from app.jobs.tables import JobRow
 from app.ledger import populations, reservations, statements
 from app.services.installation import Installation
-from app.webhooks import outbox
 from grovekeeper_forests.errors import GrovekeeperError
 
 JOB_QUEUED = "job.queued"

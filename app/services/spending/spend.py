@@ -42,7 +42,7 @@ from app.core.errors import (
 from app.datasets.catalog import Dataset, DatasetRow, uploads_as_text, uploads_of_text
 from app.db.database import DialectName, time_column, transaction_time
 from app.db.locks import lock_names, lock_rows
-from app.jobs import queue
+from app.jobs import outbox, queue
 from app.jobs.states import UNFINISHED, JobState
 from app.jobs.tables import JobPart, JobRow, part_fields
 from app.ledger import reservations
@@ -51,7 +51,6 @@ from app.services.authorization import refreshed
 from app.services.installation import Installation
 from app.services.jobs import notices
 from app.services.spending.asked import AskedDataset, PricedPart, read_asked
-from app.webhooks import outbox
 from app.wire.jobs import TrainOut
 from grovekeeper_common.json_types import JsonMapping, JsonObject
 from grovekeeper_forests.errors import GrovekeeperError

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from app.webhooks import sender
+from app.services import webhook_sender
 from grovekeeper_client.webhooks import SignatureInvalid, verified
 
 NEW, EARLIER, FOREIGN = "whsec_bmV3", "whsec_ZWFybGllcg==", "whsec_Zm9yZWlnbg=="
@@ -12,7 +12,7 @@ BODY = b'{"id":"whd_a"}'
 
 
 def _signed(*secrets: str, age_s: int = 0) -> str:
-    return sender.signature(secrets, BODY, at_s=int(time.time()) - age_s)
+    return webhook_sender.signature(secrets, BODY, at_s=int(time.time()) - age_s)
 
 
 @pytest.mark.parametrize("secrets", [(NEW,), (NEW, EARLIER), (EARLIER, NEW)])

@@ -20,7 +20,7 @@ from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from app.core import limits
-from app.webhooks.outbox import Unanswered
+from app.jobs.outbox import Unanswered
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -175,7 +175,7 @@ def send(
 
     Args:
         headers: besides those of every request.
-        allowed: see :func:`app.webhooks.sender.read_url`.
+        allowed: see :func:`app.services.webhook_sender.read_url`.
     """
     try:
         address = read_url(url, allowed=allowed)

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from app.services import webhook_sender
+from app.services.webhook_sender import AddressRefused, confirm, read_url
 from app.services.webhooks import _Held
-from app.webhooks import sender
-from app.webhooks.sender import AddressRefused, confirm, read_url
 from tests.support.receiver import Receiver, listening
 from tests.support.set_limits import SetLimit
 from tests.support.tls_proxy import make_certificates
@@ -97,7 +97,7 @@ def test_a_name_with_a_private_address_is_not_reached(
     monkeypatch: pytest.MonkeyPatch, answer: list[str]
 ) -> None:
     reached = _resolving(monkeypatch, answer)
-    outcome = sender.send("https://hooks.invalid/", b"{}", {}, allowed=())
+    outcome = webhook_sender.send("https://hooks.invalid/", b"{}", {}, allowed=())
     assert outcome == "unreachable"
     assert reached == []
 
@@ -106,7 +106,7 @@ def test_a_name_is_resolved_once_and_that_address_is_reached(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     reached = _resolving(monkeypatch, ["8.8.8.8"], ["127.0.0.1"])
-    outcome = sender.send("https://hooks.invalid/", b"{}", {}, allowed=())
+    outcome = webhook_sender.send("https://hooks.invalid/", b"{}", {}, allowed=())
     assert outcome == "unreachable"
     assert reached == ["8.8.8.8"]
 
@@ -124,7 +124,7 @@ def test_a_name_that_no_server_resolves_does_not_stop_the_thread(
 
     monkeypatch.setattr(socket, "getaddrinfo", hang)
     set_limit("WEBHOOK_WAIT_S", 0.05)
-    outcome = sender.send("https://hooks.invalid/", b"{}", {}, allowed=())
+    outcome = webhook_sender.send("https://hooks.invalid/", b"{}", {}, allowed=())
     assert outcome == "unreachable"
     assert not given_up.is_set(), "the delivery ended before the look-up"
     answered.set()
@@ -142,7 +142,7 @@ def test_a_receiver_without_an_accepted_certificate_is_told_from_a_silent_one(
     certificate = make_certificates(tmp_path / "tls").server if has_tls else None
     with listening(Receiver(), certificate=certificate) as receiver:
         url = receiver.url.replace("http:", "https:")
-        assert sender.send(url, b"{}", {}, allowed=_LOOPBACK) == "no-tls"
+        assert webhook_sender.send(url, b"{}", {}, allowed=_LOOPBACK) == "no-tls"
 
 
 def test_a_receiver_that_does_not_answer_the_handshake_is_a_silent_one(
@@ -153,7 +153,9 @@ def test_a_receiver_that_does_not_answer_the_handshake_is_a_silent_one(
         url = f"https://127.0.0.1:{silent.getsockname()[1]}/"
         # a busy machine may take as long before it begins the handshake
         assert eventually(
-            lambda: sender.send(url, b"{}", {}, allowed=_LOOPBACK) == "no-answer",
+            lambda: (
+                webhook_sender.send(url, b"{}", {}, allowed=_LOOPBACK) == "no-answer"
+            ),
             within_s=60,
         )
 
@@ -166,7 +168,7 @@ def test_the_standard_s_own_example_has_the_signature_that_the_standard_states()
         "msg_p5jXN8AQM9LWM0D4loKWxJek",
     )
     body = b'{"test": 2432232314}'
-    signature = sender.standard_signature(
+    signature = webhook_sender.standard_signature(
         (secret,), body, delivery_id=delivery_id, at_s=1_614_265_330
     )
     assert signature == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
@@ -180,7 +182,7 @@ def test_a_secret_of_an_earlier_version_signs_as_the_plain_base64_of_its_bytes()
     plain = base64.b64encode(key).decode()
     assert earlier != plain.rstrip("="), "the two alphabets differ here"
     first, second = (
-        sender.standard_signature(
+        webhook_sender.standard_signature(
             (f"whsec_{text}",), b"{}", delivery_id="whd_a", at_s=1
         )
         for text in (earlier, plain)
@@ -193,10 +195,10 @@ def test_two_secrets_make_two_signatures_in_each_header_the_new_one_first() -> N
         f"whsec_{base64.b64encode(bytes([byte]) * 32).decode()}" for byte in (1, 2)
     )
     standard = partial(
-        sender.standard_signature, body=b"{}", delivery_id="whd_a", at_s=1
+        webhook_sender.standard_signature, body=b"{}", delivery_id="whd_a", at_s=1
     )
     assert standard((new, earlier)) == f"{standard((new,))} {standard((earlier,))}"
-    own = partial(sender.signature, body=b"{}", at_s=1)
+    own = partial(webhook_sender.signature, body=b"{}", at_s=1)
     assert (
         own((new, earlier)) == f"{own((new,))},{own((earlier,)).removeprefix('t=1,')}"
     )

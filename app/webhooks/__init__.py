@@ -1,1 +1,0 @@
-"""Stores webhooks and the deliveries that wait for them, and sends deliveries."""
