@@ -1,11 +1,11 @@
 """A training with Opacus on accounts of the service, in an environment with PyTorch,
-which takes a gigabyte: no lock installs it, and CI skips this file.
+which takes 5.6 GB with the libraries of graphics cards that it does not start without: no
+lock installs it, and CI skips this file.
 
 ::
 
-    OPACUS_PYTHON=/path/to/bin/python python3 run.py test -m long tests/server/test_adapters_opacus.py
-
-The environment has torch, opacus and httpx.
+    python3 -m venv /tmp/opacus && /tmp/opacus/bin/pip install './clients/python[opacus]'
+    OPACUS_PYTHON=/tmp/opacus/bin/python python3 run.py test -m long tests/server/test_adapters_opacus.py
 """
 
 import json
@@ -57,7 +57,7 @@ pytestmark = [
     pytest.mark.long,
     pytest.mark.skipif(
         not PYTHON,
-        reason="PyTorch takes a gigabyte: OPACUS_PYTHON names a Python with Opacus",
+        reason="PyTorch takes 5.6 GB: OPACUS_PYTHON names a Python with Opacus",
     ),
     pytest.mark.parametrize("server", ["sqlite"], indirect=True),
 ]
