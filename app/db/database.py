@@ -336,7 +336,7 @@ def _begin_sqlite(connection: Connection) -> None:
 
 
 def time_column(dialect: DialectName) -> ColumnElement[datetime]:
-    """A column with the time that :meth:`Database.now` returns, for queries that read
+    """A column with the time that :func:`now` returns, for queries that read
     something else, too.
     """
     if dialect == "sqlite":
@@ -347,19 +347,26 @@ def time_column(dialect: DialectName) -> ColumnElement[datetime]:
     return func.clock_timestamp(type_=UtcDateTime)
 
 
+def now(session: Session) -> datetime:
+    """The current time in UTC by the clock that all processes on this database share.
+
+    That is the clock of the PostgreSQL server; or the machine's clock for a SQLite
+    file, which one machine uses.
+    """
+    if session.get_bind().dialect.name == "sqlite":
+        return stamps.now()
+    return session.execute(select(time_column("postgresql"))).scalar_one()
+
+
 def transaction_time(session: Session, *, read: datetime | None = None) -> datetime:
-    """The time of a transaction by the clock of :meth:`Database.now`: what the
+    """The time of a transaction by the clock of :func:`now`: what the
     transaction has ``read``, or reads when it first asks. No time of a machine stands
     in a ledger, because it may be wrong.
     """
     if read is not None:
         session.info[_TIME] = read
     elif _TIME not in session.info:
-        if session.get_bind().dialect.name == "sqlite":
-            session.info[_TIME] = stamps.now()
-        else:
-            query = select(time_column("postgresql"))
-            session.info[_TIME] = session.execute(query).scalar_one()
+        session.info[_TIME] = now(session)
     time: datetime = session.info[_TIME]
     return time
 
@@ -471,16 +478,7 @@ class Database:
                 take_name(connection, name, wait_s=wait_s)
             yield
 
-    def now(self, session: Session) -> datetime:
-        """The current time in UTC by the clock that all processes on this database
-        share.
-
-        That is the clock of the PostgreSQL server; or the machine's clock for a SQLite
-        file, which one machine uses.
-        """
-        if self.dialect == "sqlite":
-            return stamps.now()
-        return session.execute(select(time_column(self.dialect))).scalar_one()
+    now = staticmethod(now)
 
     def forget_deleted(self) -> None:
         """Empties the write-ahead log of a SQLite database, which still has what was

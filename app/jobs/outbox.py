@@ -292,13 +292,6 @@ def _has_place(session: Session, webhook_id: str, event: str, by: str | None) ->
     return session.execute(of_key).scalar_one() < (n_more + 1) // 2
 
 
-def _waits(session: Session, webhook_id: str, event: str) -> bool:
-    of_kind = exists().where(
-        DeliveryRow.webhook_id == webhook_id, DeliveryRow.event == event
-    )
-    return session.execute(select(of_kind)).scalar_one()
-
-
 def put(
     session: Session,
     row: WebhookRow,
@@ -316,8 +309,12 @@ def put(
     Returns:
         Whether the event waits.
     """
-    if event == TEST and _waits(session, row.id, TEST):
-        return True
+    if event == TEST:
+        tests = exists().where(
+            DeliveryRow.webhook_id == row.id, DeliveryRow.event == TEST
+        )
+        if session.execute(select(tests)).scalar_one():
+            return True
     if not _has_place(session, row.id, event, facts.get("by")):
         _log.warning("a webhook has too many waiting deliveries; an event was dropped")
         return False

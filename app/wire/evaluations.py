@@ -12,20 +12,25 @@ from app.wire.base import (
     FiniteNumber,
     LabelOfJob,
     OfDataset,
-    PublicSentence,
     Reference,
 )
 from app.wire.datasets import ColumnName
-from app.wire.jobs import JobName
+from app.wire.jobs import NamedJobIn
 from app.wire.spending import AccountPlanOut, PriceOut, SpendIn
 from grovekeeper_common.json_types import JsonObject
 
 
-class EvaluationIn(SpendIn):
-    """A request to evaluate one model, or to quote the evaluation."""
+class _RowsToReadIn(SpendIn, NamedJobIn):
+    """Fields of every request that compares the answers of models with rows."""
 
     dataset: Reference | None = None
     label: ColumnName | None = None
+    largest_error: FiniteNumber | None = None
+
+
+class EvaluationIn(_RowsToReadIn):
+    """A request to evaluate one model, or to quote the evaluation."""
+
     metrics: (
         Annotated[
             list[Literal["accuracy", "confusion", "auroc", "mae", "rmse", "r2"]],
@@ -34,12 +39,9 @@ class EvaluationIn(SpendIn):
         | None
     ) = None
     score_bins: Annotated[int, Field(ge=2, le=limits.MAX_SCORE_BINS)] = 32
-    largest_error: FiniteNumber | None = None
-    name: JobName | None = None
-    purpose: PublicSentence | None = None
 
 
-class SelectionIn(SpendIn):
+class SelectionIn(_RowsToReadIn):
     """A request to choose the best of several models for one charge, or to quote the
     choice.
     """
@@ -48,12 +50,7 @@ class SelectionIn(SpendIn):
         list[Reference],
         Field(min_length=2, max_length=limits.MAX_COMPARED_MODELS, fail_fast=True),
     ]
-    dataset: Reference | None = None
-    label: ColumnName | None = None
     winner_accuracy: bool = False
-    largest_error: FiniteNumber | None = None
-    name: JobName | None = None
-    purpose: PublicSentence | None = None
 
 
 class EvaluationQuoteOut(AccountPlanOut):

@@ -5,7 +5,14 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from app.core import limits
-from app.wire.base import NO_CONTROLS, Answer, LabelOfJob, no_secret
+from app.wire.base import (
+    NO_CONTROLS,
+    Answer,
+    LabelOfJob,
+    PublicSentence,
+    Request,
+    no_secret,
+)
 from app.wire.spending import PriceOut, UnlabelledOut
 from grovekeeper_common.json_types import JsonObject
 
@@ -36,6 +43,13 @@ EndReason = Literal[
 """Why a job ended without an output; ``expired``, which jobs of earlier versions have,
 is one of the next two.
 """
+
+
+class NamedJobIn(Request):
+    """Fields of every request that makes a job."""
+
+    name: JobName | None = None
+    purpose: PublicSentence | None = None
 
 
 class TrainOut(Answer):

@@ -6,21 +6,19 @@ from typing import Annotated
 
 from pydantic import Field
 
-from app.wire.base import Answer, JsonObjectIn, LabelOfJob, PublicSentence
+from app.wire.base import Answer, JsonObjectIn, LabelOfJob
 from app.wire.datasets import ColumnName
-from app.wire.jobs import JobName
+from app.wire.jobs import NamedJobIn
 from app.wire.spending import AccountPlanOut, PriceOut, SpendIn
 from app.wire.statistics import StatisticsTableOut, TableQuoteOut
 from grovekeeper_common.json_types import JsonObject
 
 
-class ProfileIn(SpendIn):
+class ProfileIn(SpendIn, NamedJobIn):
     """A request to release a profile, or to quote it."""
 
     parameters: Annotated[JsonObjectIn, Field(default_factory=dict)]
     label: ColumnName | None = None
-    name: JobName | None = None
-    purpose: PublicSentence | None = None
 
 
 class ProfileQuoteOut(AccountPlanOut):

@@ -10,12 +10,11 @@ from app.wire.base import (
     JsonObjectIn,
     NumberOrDate,
     PositiveAmount,
-    PublicSentence,
     Reference,
     Request,
 )
 from app.wire.datasets import Category
-from app.wire.jobs import JobName
+from app.wire.jobs import NamedJobIn
 from app.wire.spending import AccountPlanOut, PriceOut
 from grovekeeper_common.json_types import JsonObject
 from grovekeeper_forests import limits as forest_limits
@@ -115,7 +114,7 @@ class TableIn(Request):
     weight: PositiveAmount | None = None
 
 
-class StatisticsIn(Request):
+class StatisticsIn(NamedJobIn):
     """A request for statistics, or for their quote.
 
     One of ``epsilon``, ``error`` and ``error_share`` says what to pay. ``error``: the
@@ -136,8 +135,6 @@ class StatisticsIn(Request):
             fail_fast=True,
         ),
     ]
-    name: JobName | None = None
-    purpose: PublicSentence | None = None
 
 
 class TableQuoteOut(Answer):

@@ -6,9 +6,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from app.wire.base import Answer, DecimalText, JsonObjectIn, PublicSentence, Reference
+from app.wire.base import Answer, DecimalText, JsonObjectIn, Reference
 from app.wire.datasets import ColumnName
-from app.wire.jobs import JobName
+from app.wire.jobs import NamedJobIn
 from app.wire.spending import AccountPlanOut, SpendIn
 from grovekeeper_common.json_types import JsonObject
 
@@ -32,13 +32,10 @@ class PlanIn(SpendIn):
     unlabelled: UnlabelledIn | None = None
 
 
-class TrainIn(PlanIn):
+class TrainIn(PlanIn, NamedJobIn):
     """A training request. The ledger keeps ``purpose`` for good, in the entries of the
     job.
     """
-
-    name: JobName | None = None
-    purpose: PublicSentence | None = None
 
 
 class ReusedProfileOut(Answer):

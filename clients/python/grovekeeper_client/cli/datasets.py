@@ -334,11 +334,10 @@ def upload(
         call.client() as client,
         one_attempt(call.output, idempotency_key) as key,
     ):
-        report = _upload(
+        report = _sent(
             call,
-            client,
-            dataset,
             rows,
+            partial(client.upload_rows, dataset),
             again=again,
             idempotency_key=key,
             **terms.options,
@@ -385,8 +384,12 @@ def replace_upload(
             _print_erasure(output, erased)
         try:
             with one_attempt(output, None) as key:
-                report = _upload(
-                    call, client, dataset, file, idempotency_key=key, **terms.options
+                report = _sent(
+                    call,
+                    file,
+                    partial(client.upload_rows, dataset),
+                    idempotency_key=key,
+                    **terms.options,
                 )
         except (ApiProblem, Unreachable, OSError):
             output.complain(
@@ -423,15 +426,6 @@ def require_file(file: Path) -> None:
         file.open("rb").close()
     except OSError as error:
         raise WrongUse(f"{file} cannot be read: {error.strerror}") from None
-
-
-def _upload(
-    call: Remote, client: Client, dataset: str, file: Path, **options: Any
-) -> JsonObject:
-    report: JsonObject = _sent(
-        call, file, partial(client.upload_rows, dataset), **options
-    )
-    return report
 
 
 def _sent(call: Remote, file: Path, send: Callable[..., Any], **options: Any) -> Any:
@@ -814,7 +808,10 @@ def grant(
     """Grant a role on a dataset to a key."""
     granted = call.ask(
         lambda client: on_key(
-            client, key, partial(_grant, client, dataset, role), dataset=dataset
+            client,
+            key,
+            lambda key_id: client.grant(dataset, key_id, role),
+            dataset=dataset,
         )
     )
     call.output.say(f"{_named(key, granted['key_id'])} is {role} on {dataset}")
@@ -830,11 +827,6 @@ def revoke(call: Remote, dataset: DatasetArgument, key: KeyArgument) -> None:
         )
     )
     call.output.say(f"{_named(key, revoked['key_id'])} has no role on {dataset}")
-
-
-def _grant(client: Client, dataset: str, role: str, key_id: str) -> JsonObject:
-    answer: JsonObject = client.grant(dataset, key_id, role)
-    return answer
 
 
 def _revoke(client: Client, dataset: str, key_id: str) -> JsonObject:
