@@ -14,11 +14,11 @@ import secrets
 import ssl
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -28,6 +28,7 @@ from sqlalchemy import Select, func, inspect, select
 
 from app.access.tables import KeyRow, is_working
 from app.api.main import create_app
+from app.api.streams import JobEvents
 from app.cli.prepare import opened
 from app.cli.serve import ApiThread, bound, worker_secrets
 from app.core import limits, stamps
@@ -37,7 +38,10 @@ from app.db.base import Base
 from app.db.database import Database
 from app.jobs.states import UNFINISHED
 from app.jobs.tables import JobRow
+from app.services.installation import Installation
+from app.services.jobs.show_jobs import Followed, look_at
 from app.services.keys import create_admin
+from app.wire.jobs import JobOut
 from tests.support.forked_program import ForkedProgram, start
 
 _ROOT = Path(__file__).parents[2]
@@ -55,9 +59,12 @@ to make.
 
 _POLL_INTERVAL_S = "1.5"
 """The workers' poll interval. At 0.25 s, an idle worker uses a twentieth of a processor
-for as long as its server runs. A test that waits for a job by :meth:`Server.ended` does
-not wait for the interval: it wakes the workers.
+for as long as its server runs. A test that waits for a job by :meth:`Server.ended`, or
+by a stream of its events, does not wait for the interval: it wakes the workers.
 """
+
+_EVENT_INTERVAL_S = 0.1
+"""The interval of looks at jobs whose events a test follows."""
 
 _UPKEEP_INTERVAL_S = 5.0
 """The interval of an API's periodic tasks, for which hardly a test waits. At the
@@ -346,6 +353,9 @@ def running_server(
         log = stack.enter_context(_captured_log())
         listener = stack.enter_context(bound("127.0.0.1", 0))
         app = create_app(settings)
+        app.state.job_events = JobEvents(
+            app.state.capacities, partial(_look_at, settings), _EVENT_INTERVAL_S
+        )
         stack.callback(app.state.installation.close)
         with (
             patch.object(limits, "WEBHOOK_INTERVAL_S", _UPKEEP_INTERVAL_S),
@@ -423,6 +433,13 @@ def wake_workers(settings: Settings) -> None:
     for waker in _WAKERS[settings.home]:
         with suppress(BrokenPipeError):  # a test ended the worker
             os.write(waker, b"\n")
+
+
+def _look_at(
+    settings: Settings, installation: Installation, followed: Sequence[Followed]
+) -> Mapping[Followed, JobOut]:
+    wake_workers(settings)
+    return look_at(installation, followed)
 
 
 def _worker_environment(settings: Settings) -> Mapping[str, str]:
