@@ -229,6 +229,22 @@ def test_a_budget_that_rose_because_a_reservation_was_given_back_falls_again(
     ]
 
 
+@on_one_database
+def test_a_budget_of_the_second_dataset_that_rose_falls_again(
+    scene: Scene, here: Installation, receiver: Receiver
+) -> None:
+    pair = Pair.beside(scene)
+    options = {"events": ["budget.low"], "threshold": "0.5"}
+    webhook = _told(here, pair.second, receiver.url, **options)
+    cancel_job(here, OWNER, pair.submit(key="a", of_second="2"))
+    pair.submit(key="b", of_second="2")
+    assert deliver_due(here) == 2
+    assert [event["dataset"] for event in receiver.events(webhook.secret)] == [
+        pair.second.dataset_id,
+        pair.second.dataset_id,
+    ]
+
+
 def test_a_budget_is_low_where_the_population_leaves_little(
     scene: Scene, here: Installation, receiver: Receiver
 ) -> None:
