@@ -250,6 +250,23 @@ def test_no_reservation_of_an_erased_account_is_open_in_any_cell(
         assert verifies or "were not given back" in str(failure)
 
 
+def test_an_opening_load_is_at_least_the_load_of_an_account_with_several_partitions(
+    export: Export,
+) -> None:
+    """The service may state a bound above the load there, and never less."""
+    partitions = [{"name": name, "kind": "hash", "cells": 2} for name in ("a", "b")]
+    for stated, verifies in (("0.99", False), ("1", True), ("1.25", True)):
+        erased = export(dataset="ds_erased", partitions=partitions)
+        erased.job("jb_1", "0.5", scope={"a": [0]})
+        erased.job("jb_2", "0.5", scope={"b": [1]})
+        erased.job("jb_3", "0.25", scope={"a": [1], "b": [0]})
+        details = _continued(erased, highest_cap="3")
+        writer = export(partitions=partitions).add("load", stated, details=details)
+        failure = _failure(writer.entries, writer.header, erased)
+        assert (failure is None) is verifies, stated
+        assert verifies or "ends with 1" in str(failure)
+
+
 def test_a_charged_delta_goes_on_too(export: Export, rechained: Rechained) -> None:
     erased = export(dataset="ds_erased", cap="0.1", **ZCDP).job(
         "rs_1", "0.01", event=None, details=DP_SGD
