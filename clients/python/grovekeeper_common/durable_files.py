@@ -3,6 +3,7 @@
 A file gets its name only when its content is complete and on the disk.
 """
 
+import errno
 import os
 import secrets
 from collections.abc import Iterator
@@ -15,6 +16,8 @@ UNFINISHED = ".part"
 """Ending of the hidden file that holds content until it is complete. A killed process
 leaves such a file behind.
 """
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
 Existing = Literal["replace", "keep", "refuse"]
 """What to do when a file of that name exists; see :func:`new_file`."""
 
@@ -53,6 +56,11 @@ def new_file(path: Path, *, existing: Existing) -> Iterator[BufferedRandom]:
             unfinished.rename(path)
         else:
             _link(unfinished, path, existing)
+    except OSError as error:
+        # an error of a write names no file
+        if error.errno in _FULL and error.filename is None:
+            error.filename = str(path)
+        raise
     finally:
         unfinished.unlink(missing_ok=True)
     sync_folder(path.parent)

@@ -46,6 +46,22 @@ def test_a_failed_write_leaves_no_file(tmp_path, error):
     assert names_in(tmp_path) == []
 
 
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
+def test_an_error_of_a_full_disk_names_the_file(tmp_path, code):
+    with (
+        pytest.raises(OSError, match="rows") as full,
+        durable_files.new_file(tmp_path / "rows", existing="refuse"),
+    ):
+        raise OSError(code, "full")
+    assert full.value.filename == str(tmp_path / "rows")
+    with (
+        pytest.raises(ConnectionError) as other,
+        durable_files.new_file(tmp_path / "rows", existing="refuse"),
+    ):
+        raise ConnectionResetError(errno.ECONNRESET, "reset")
+    assert other.value.filename is None
+
+
 def test_a_replaced_file_takes_the_new_content_and_the_new_mode(tmp_path):
     file = tmp_path / "admin.key"
     file.write_bytes(b"old")

@@ -2,6 +2,7 @@
 numbers alone.
 """
 
+from contextlib import suppress
 from fractions import Fraction
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from grovekeeper_forests import catalogue, expected_accuracy
 from grovekeeper_forests.contract.plan import Plan
 from grovekeeper_forests.data.schema import Label
-from grovekeeper_forests.errors import ParameterInvalid
+from grovekeeper_forests.errors import GrovekeeperError, ParameterInvalid
 from grovekeeper_forests.privacy.calibration import Terms
 from grovekeeper_forests.releases.forest.price import PlanRequest, plan
 from tests.support.schemas import schema_of
@@ -69,12 +70,21 @@ def test_a_budget_is_hopeless_below_a_threshold_of_rows_times_mu() -> None:
     assert planned("auto", "gdp", size=line + 2).parameters["max_depth"] >= 2
 
 
-def test_auto_takes_no_parameters() -> None:
+@pytest.mark.parametrize("accountant", ["pure", "gdp"])
+def test_auto_takes_no_parameters_and_names_the_algorithms_of_the_account(
+    accountant: str,
+) -> None:
     with pytest.raises(ParameterInvalid) as refused:
-        planned("auto", "gdp", max_depth=3)
-    assert [(error.place, error.problem) for error in refused.value.problems] == [
-        (("parameters",), "not-with-auto")
-    ]
+        planned("auto", accountant, max_depth=3)
+    [error] = refused.value.problems
+    assert (error.place, error.problem) == (("parameters",), "not-with-auto")
+    usable = []
+    for slug in catalogue.BY_SLUG:
+        with suppress(GrovekeeperError):
+            planned(slug, accountant)
+            usable.append(slug)
+    assert list(error.accepted) == usable
+    assert set(usable) < catalogue.BY_SLUG.keys()
 
 
 def test_without_a_public_size_auto_assumes_a_small_table() -> None:

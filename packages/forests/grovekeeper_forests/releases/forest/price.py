@@ -4,6 +4,7 @@ A plan follows from the request and the public schema alone.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -119,7 +120,7 @@ def plan(request: PlanRequest, schema: Schema) -> Plan:
     if request.algorithm == AUTO.slug:
         if request.parameters:
             raise ParameterInvalid.named(
-                "parameters", "not-with-auto", accepted=BY_SLUG
+                "parameters", "not-with-auto", accepted=_usable(request, schema)
             )
         choice = AUTO.choose(
             public_facts(request.terms, request.public_size, schema, AUTO.adjacency)
@@ -168,6 +169,16 @@ def plan(request: PlanRequest, schema: Schema) -> Plan:
     if not _is_paid_for(settled_plan):
         raise EventCostsMore("the event costs more than the amount that pays for it")
     return settled_plan
+
+
+def _usable(request: PlanRequest, schema: Schema) -> list[str]:
+    """The algorithms that the accounts of a request pay for, on such a label."""
+    slugs = []
+    for slug, mechanism in BY_SLUG.items():
+        with suppress(GrovekeeperError):
+            _facts_for(mechanism, request, schema)
+            slugs.append(slug)
+    return slugs
 
 
 def _facts_for(
