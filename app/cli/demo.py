@@ -418,10 +418,9 @@ class _Tour:
 
 def _serve_on(output: Output, server: DemoServer, tour: _Tour) -> None:
     key = "your admin key"
-    if server.key_file is not None:
-        key = f"the key in {server.key_file}"
     settings = [f"export GROVEKEEPER_URL={server.url}"]
     if server.key_file is not None:
+        key = f"the key in {server.key_file}"
         settings.append(f"export GROVEKEEPER_API_KEY_FILE={server.key_file}")
     _own_data(output, settings)
     output.say(

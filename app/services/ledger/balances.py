@@ -283,7 +283,7 @@ def _of_dataset(
             "scope": box.to_json(),
             "partitions": partitions,
             "guarantee": of_account(session, dataset, limit),
-            "delta_set_aside": None if delta is None else _delta(delta),
+            "delta_set_aside": delta and _delta(delta),
         }
     )
 
@@ -315,16 +315,13 @@ def _members(
 
 
 def _amounts(account: Account, balance: statements.Balance) -> dict[str, object]:
-    dataset_id = dataset_name = deleted_at = None
-    if account.dataset is not None:
-        dataset_id = account.dataset.id
-        dataset_name = account.dataset.name
-        if account.dataset.row.deleted_at is not None:
-            deleted_at = to_text(account.dataset.row.deleted_at)
+    dataset, deleted_at = account.dataset, None
+    if dataset is not None and dataset.row.deleted_at is not None:
+        deleted_at = to_text(dataset.row.deleted_at)
     return {
         **account.facts,
-        "dataset": dataset_id,
-        "dataset_name": dataset_name,
+        "dataset": dataset and dataset.id,
+        "dataset_name": dataset and dataset.name,
         "deleted_at": deleted_at,
         **balance.shown,
     }
