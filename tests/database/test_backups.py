@@ -440,6 +440,17 @@ def test_a_restore_never_rewinds_spent_budget(
     assert _is_empty(empty_settings)
 
 
+@on_one_database
+def test_a_restore_loses_no_act_without_a_word(
+    scene: Scene, restore: Restore, empty_settings: Settings
+) -> None:
+    """A key that was revoked since the backup would be accepted again."""
+    revoke_key(scene.installation, ADMIN, STRANGER.key_id)
+    with pytest.raises(EntriesMissing, match=f"\n  {control.CHAIN}: [^\n]*$"):
+        restore()
+    assert _is_empty(empty_settings)
+
+
 def test_lost_entries_count_as_spent(
     scene: Scene,
     tmp_path: Path,

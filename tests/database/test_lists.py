@@ -394,6 +394,18 @@ def _add_models(installation: Installation, ids: list[str]) -> None:
             )  # fmt: skip
 
 
+def test_a_list_of_models_has_each_once(installation: Installation) -> None:
+    _add_models(installation, [f"md_{number}" for number in range(5)])
+    shown: list[str] = []
+    cursor = None
+    for _ in range(3):
+        page = models.list_models(installation, OWNER, PageRequest(2, cursor))
+        shown += [model.id for model in page.models]
+        cursor = page.next
+    assert shown == ["md_4", "md_3", "md_2", "md_1", "md_0"]
+    assert cursor is None
+
+
 def test_a_list_of_models_continues_after_a_removed_model(
     installation: Installation,
 ) -> None:

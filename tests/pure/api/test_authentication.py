@@ -200,6 +200,27 @@ def test_the_cache_of_predictions_has_one_name_for_a_credential() -> None:
         assert cached(installation, stranger) is None
 
 
+def test_an_older_copy_reads_no_caller_of_a_prediction(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It accepts keys that were revoked later."""
+    reads = list[str]()
+    monkeypatch.setattr(
+        authentication,
+        "authenticate_and_keep",
+        lambda *_asked, **_more: reads.append("read") or Principal("key"),
+    )
+    heads: Any = SimpleNamespace(is_current=True, rewound=None)
+    callers = Authentication(SimpleNamespace(), heads, Capacities(), None)  # type: ignore[arg-type]
+    prediction = _scope("/models/md_a/predict", authorization="Bearer key")
+    prediction["method"] = "POST"
+    assert asyncio.run(callers.principal(prediction)) == Principal("key")
+    heads.rewound = LedgerRewound("ds_a")
+    with pytest.raises(Unavailable, match="contradicts the heads"):
+        asyncio.run(callers.principal(prediction))
+    assert reads == ["read"]
+
+
 def test_a_caller_of_an_older_copy_is_known_no_more() -> None:
     """The copy accepts keys that were revoked later, so predictions end with the rest."""
     authority, heads = CachedAuthority(), SimpleNamespace(rewound=None)
