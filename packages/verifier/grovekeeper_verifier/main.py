@@ -301,7 +301,12 @@ def _check_population(
 def _opened(file: Path) -> BinaryIO:
     """A file, unpacked as it is read if it is gzip: of its lines, one is in memory at a
     time.
+
+    Raises:
+        _Unreadable: ``-``, which elsewhere is standard input: an export is read twice.
     """
+    if file == Path("-"):
+        raise _Unreadable("an export is read from a file: name one in place of -")
     with file.open("rb") as stream:
         is_gzip = stream.read(len(_FIRST_OF_GZIP)) == _FIRST_OF_GZIP
     return cast(BinaryIO, gzip.open(file)) if is_gzip else file.open("rb")

@@ -162,6 +162,15 @@ def test_invalid_usage_exits_with_2(arguments: list[str]) -> None:
     assert ended.value.code == 2
 
 
+def test_standard_input_is_no_file_to_verify(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["-"]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "name one in place of -" in printed.err
+
+
 def test_an_empty_or_binary_file_is_not_verified(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
