@@ -12,6 +12,7 @@ from grovekeeper_forests.contract.plan import Plan
 from grovekeeper_forests.data.schema import Label
 from grovekeeper_forests.errors import GrovekeeperError, ParameterInvalid
 from grovekeeper_forests.privacy.calibration import Terms
+from grovekeeper_forests.privacy.events import Adjacency
 from grovekeeper_forests.releases.forest.price import PlanRequest, plan
 from tests.support.schemas import schema_of
 
@@ -70,18 +71,21 @@ def test_a_budget_is_hopeless_below_a_threshold_of_rows_times_mu() -> None:
     assert planned("auto", "gdp", size=line + 2).parameters["max_depth"] >= 2
 
 
+@pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE_ONE, Adjacency.LABEL])
 @pytest.mark.parametrize("accountant", ["pure", "gdp"])
 def test_auto_takes_no_parameters_and_names_the_algorithms_of_the_account(
-    accountant: str,
+    accountant: str, adjacency: Adjacency
 ) -> None:
+    delta = None if accountant == "pure" else DELTA
+    terms = Terms(Fraction(1), accountant, delta, adjacency)
     with pytest.raises(ParameterInvalid) as refused:
-        planned("auto", accountant, max_depth=3)
+        plan(PlanRequest("auto", {"max_depth": 3}, terms, 5_000), SCHEMA)
     [error] = refused.value.problems
     assert (error.place, error.problem) == (("parameters",), "not-with-auto")
     usable = []
     for slug in catalogue.BY_SLUG:
         with suppress(GrovekeeperError):
-            planned(slug, accountant)
+            plan(PlanRequest(slug, {}, terms, 5_000), SCHEMA)
             usable.append(slug)
     assert list(error.accepted) == usable
     assert set(usable) < catalogue.BY_SLUG.keys()
