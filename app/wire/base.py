@@ -106,9 +106,11 @@ def problem(slug: str, *, form: str | None = None) -> PydanticCustomError:
 
 
 def no_id(name: str) -> str:
-    """Checks that a name has not the form of an id: callers use both in the same
-    places.
+    """Checks that a name has not the form of an id, nor of an option of a command:
+    callers use all of them in the same places.
     """
+    if name.startswith("-"):
+        raise problem("like-an-option", form="a name that begins with another sign")
     if stamps.is_id(name):
         raise problem(
             "like-an-id",

@@ -44,6 +44,7 @@ def test_names_that_stand_for_something_else_are_refused(idle_server: Server) ->
     http, dataset = idle_server.admin.http, idle_server.declared()
     for name, problem in (
         (dataset["id"], "like-an-id"),
+        ("--help", "like-an-option"),
         (WORKER, "reserved"),
         (SWEEPER, "reserved"),
         (OPERATOR, "reserved"),
@@ -57,6 +58,8 @@ def test_names_that_stand_for_something_else_are_refused(idle_server: Server) ->
         assert [(item["at"], item["problem"]) for item in refused.json()["errors"]] == [
             ("/name", "like-an-id")
         ]
+        refused = http.post(path, json=declaration(name="-x"))
+        assert refused.json()["errors"][0]["problem"] == "like-an-option"
     joined = http.put(
         f"/datasets/{dataset['id']}/population", json={"population": dataset["id"]}
     )
