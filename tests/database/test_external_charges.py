@@ -186,12 +186,14 @@ def test_the_list_shows_them_and_no_job(scene: Scene) -> None:
         ]
         for number in range(3)
     }
-    shown, cursor = set(), None
+    shown, cursor = set[str](), None
     while True:
         page = external.list_reservations(
             scene.installation, OWNER, "census", PageRequest(2, cursor)
         )
-        shown |= {each.reservation_id for each in page.reservations}
+        listed = {each.reservation_id for each in page.reservations}
+        assert shown.isdisjoint(listed), "each once"
+        shown |= listed
         cursor = page.next
         if cursor is None:
             break

@@ -415,6 +415,7 @@ def test_a_list_of_models_continues_after_a_removed_model(
     while True:
         page = models.list_models(installation, OWNER, PageRequest(2, cursor))
         shown += [model.id for model in page.models]
+        assert len(shown) == len(set(shown)), "each once"
         cursor = page.next
         if cursor is None:
             break
@@ -468,6 +469,7 @@ def test_a_list_of_grants_continues_after_a_removed_grant(scene: Scene) -> None:
             scene.installation, OWNER, scene.dataset_id, PageRequest(1, cursor)
         )
         shown += [granted.key_id for granted in page.grants]
+        assert len(shown) == len(set(shown)), "each once"
         cursor = page.next
         if shown[-1] == STRANGER.key_id:
             keys.remove_grant(
@@ -547,6 +549,7 @@ def test_a_page_of_jobs_ends_where_its_jobs_are_large(
     while cursor is not None or not pages:
         page = show_jobs.list_jobs(scene.installation, OWNER, PageRequest(500, cursor))
         pages.append([job.id for job in page.jobs])
+        assert len(pages) <= len(submitted), "each page goes on"
         cursor = page.next
     assert [len(jobs) for jobs in pages] == [2, 2, 1]
     assert [job for jobs in pages for job in jobs] == submitted[::-1]

@@ -1,10 +1,14 @@
 """Tests the access policy: the roles of a key, globally and on a dataset."""
 
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
 import pytest
 
 from app.access import grants
 from app.access.grants import Principal, Role
-from app.core.errors import RoleMissing
+from app.access.tables import KeyRow
+from app.core.errors import RoleMissing, Unauthenticated
 
 ACTS: dict[Role | None, set[Role]] = {
     None: set(),
@@ -58,3 +62,14 @@ def test_only_seeing_a_dataset_is_open_to_every_granted_role() -> None:
         grants.SEE_LEDGER,
     ):  # fmt: skip
         assert needed < seeing
+
+
+def test_a_key_ends_at_its_end() -> None:
+    end = datetime(2026, 12, 1, tzinfo=UTC)
+    row = KeyRow(id="key_a", name="etl", roles=[], expires_at=end)
+    session: Any = None
+    before = end - timedelta(microseconds=1)
+    assert grants.authority(session, row, now=lambda _: before).key_id == "key_a"
+    for at in (end, end + timedelta(days=1)):
+        with pytest.raises(Unauthenticated):
+            grants.authority(session, row, now=lambda _, at=at: at)
