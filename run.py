@@ -47,6 +47,7 @@ PROGRAMS = (
     "mlserver",
     "objectstore",
     "oidc-provider-mock",
+    "opacus",
     "opendp",
     "polars",
     "standardwebhooks",

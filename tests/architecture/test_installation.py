@@ -183,11 +183,8 @@ def _client() -> dict[str, Any]:
     return client
 
 
-_ADAPTERS = ("dp-accounting", "mlflow", "opendp")
+_ADAPTERS = ("dp-accounting", "mlflow", "opacus", "opendp")
 """Extras of the client whose libraries run from a lock of their own."""
-
-_LOCAL = "opacus"
-"""An extra without a lock, because it installs PyTorch."""
 
 
 def test_the_bounds_of_the_adapters_are_versions_that_tests_run() -> None:
@@ -206,7 +203,7 @@ def test_the_bounds_of_the_client_are_versions_that_tests_run() -> None:
     extras = [
         line
         for extra, lines in client["optional-dependencies"].items()
-        if extra not in (*_ADAPTERS, _LOCAL)
+        if extra not in _ADAPTERS
         for line in lines
     ]
     extras.remove("grovekeeper-verifier[signatures]>=0.1,<1")  # of this repository
