@@ -95,6 +95,7 @@ def _records(source: CsvSource, schema: Schema) -> tuple[list[str], list[list[st
     lines = csv.reader(
         io.StringIO(text, newline=""), delimiter=source.delimiter, strict=True
     )
+    next(lines, None)  # the end of the header's line
     records = list(_checked(lines, len(header)))
     if not records:
         raise whole_file_problem("no-rows")

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,12 +21,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from app.datasets.upload_bodies import BodyForm
-from app.services import arrow_tables
+from app.datasets.upload_bodies import BodyForm, Dialect
+from app.services import arrow_tables, prediction_files
 from app.services.inference_requests import read_request
 from grovekeeper_client import rows as client_rows
 from grovekeeper_client.cli.command import WrongUse
 from grovekeeper_client.cli.prediction_rows import read_rows
+from grovekeeper_client.cli.written import Written
 from grovekeeper_client.rows import write_arrow
 from grovekeeper_common.text_cells import CellReader, WrongCell
 from grovekeeper_forests.data.sanitiser import (
@@ -310,9 +312,35 @@ def by_form(feature: Feature, _: Path, cell: Any) -> Any:
     return predicted(feature, [{"cell": cells.cell("cell", text_of(cell)[1:-1])}])
 
 
+class Read(Exception):
+    """The rows that the page of a model read from a file."""
+
+
+def rows_of_page(schema: Schema, content: bytes, *dialect: str) -> Any:
+    """The rows that a model gets from a file in a browser."""
+
+    def sanitise(rows: Any) -> None:
+        raise Read(rows)
+
+    predictor = SimpleNamespace(schema=schema, rows=SimpleNamespace(sanitise=sanitise))
+    model: Any = SimpleNamespace(predictor=predictor, predict=None)
+    nothing: Any = None
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Read) as read:
+        patch.setattr(prediction_files, "predicting_model", lambda *_: model)
+        how = Dialect.of(*dialect)
+        prediction_files.predict_file(nothing, nothing, "", content, how)
+    return read.value.args[0]
+
+
+def by_page(feature: Feature, _: Path, cell: Any) -> Any:
+    content = f"cell\n{text_of(cell)}\n".encode()
+    rows = rows_of_page(schema_of(feature), content, ",", ".", "utf-8", "")
+    return predicted(feature, rows)
+
+
 WAYS: list[Callable[[Feature, Path, Any], Any]] = [
     by_csv, by_parquet, by_arrow, by_frame, by_rows, by_columns, by_stream, by_open_inference, by_bytes, by_cli,
-    by_cli_lines, by_lists, by_mappings, by_pandas, by_objects_of_pandas, by_table, by_form,
+    by_cli_lines, by_lists, by_mappings, by_pandas, by_objects_of_pandas, by_table, by_form, by_page,
 ]  # fmt: skip
 
 
@@ -454,3 +482,46 @@ def test_an_empty_text_is_refused_where_no_cell_may_be_missing(
     feature = Feature("cell", "categorical", categories=CATEGORIES)
     with pytest.raises(GrovekeeperError):
         way(feature, tmp_path, cell)
+
+
+DIALECTS = {
+    "commas": (",", ".", "utf-8", ""),
+    "semicolons": (";", ",", "latin-1", "NA"),
+    "tabs": ("tab", ".", "utf-16", ".,null"),
+}
+FILES = (
+    "", "{row}", "cell\n", "cell\r\n{row}\r\n", "\ncell\n{row}\n", "cell\n\n{row}\n\n", "cell\n{row}\0\n",
+    '"cell"\n{row}', "cell{sign}y\n{row}{sign}0\n", "cell\n{row}\n{row}{sign}1\n", 'cell\n"{row}',
+    "sep={sign}\ncell\n{row}\n", "cell{sign}cell\n{row}{sign}1\n",
+)  # fmt: skip
+NUMBERS = (
+    "3,9", "1.234,5", "1,234.5", "3 9", "- 3", "+3", "\u00a03", "1e1", "1_0", ".", "NA", "null", "-", "(3)",
+)  # fmt: skip
+
+
+def read_alike(feature: Feature, folder: Path, text: str, name: str) -> bool:
+    """Whether the browser and the command line read the same rows, or both refuse."""
+    separator, decimal, encoding, missing = DIALECTS[name]
+    content = text.encode(encoding)
+    file = folder / "rows.csv"
+    file.write_bytes(content)
+    marks = missing.split(",") if missing else None
+    how = Written(separator, decimal, encoding, marks)
+    of_page = of_cli = None
+    with suppress(GrovekeeperError):
+        of_page = rows_of_page(schema_of(feature), content, *DIALECTS[name])
+    with suppress(WrongUse):
+        # the command refuses a file without rows
+        of_cli = read_rows(file, card_of(feature), how) or None
+    return repr(of_page) == repr(of_cli)
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_the_browser_and_the_command_line_read_one_file_alike(
+    tmp_path: Path, name: str
+) -> None:
+    sign = {"tab": "\t"}.get(DIALECTS[name][0], DIALECTS[name][0])
+    texts = [file.format(row=3, sign=sign) for file in FILES]
+    texts += [f'cell\n"{number}"\n' for number in NUMBERS]
+    others = [text for text in texts if not read_alike(AGE, tmp_path, text, name)]
+    assert not others
