@@ -12,7 +12,8 @@ from app.core import stamps
 from app.core.errors import DatasetDeleted, ErasureDue, InvalidRequest
 from app.datasets import row_files
 from app.ledger import rules
-from app.services.datasets.erase import erase_due
+from app.services.datasets.erase import delete_dataset, erase_due, erase_upload
+from app.services.datasets.show import list_uploads, show_dataset
 from app.services.execution import run_job
 from app.services.execution.sweep import tidy_rows
 from app.services.jobs import show_jobs
@@ -89,6 +90,25 @@ def test_rows_are_erased_at_the_date_and_spend_and_models_stay(scene: Scene) -> 
     assert _deletions(scene) == [("sweeper", {"dataset": scene.dataset_id})]
     with pytest.raises(DatasetDeleted):
         scene.submit(key="l")
+
+
+def test_an_upload_says_when_it_was_erased_by_itself_or_with_its_dataset(
+    scene: Scene,
+) -> None:
+    installation, dataset = scene.installation, scene.dataset_id
+    scene.upload()
+    uploads = show_dataset(installation, OWNER, dataset).epochs
+    kept, gone = (each.epoch for each in uploads)
+    at = erase_upload(installation, OWNER, dataset, upload=gone).erased_at
+    erased = {kept: None, gone: at}
+    for _ in range(2):
+        shown = show_dataset(installation, OWNER, dataset)
+        listed = list_uploads(installation, OWNER, dataset, PageRequest())
+        for uploads in (shown.epochs, listed.uploads):
+            assert {each.epoch: each.erased_at for each in uploads} == erased
+        delete_dataset(installation, OWNER, dataset)
+        erased[kept] = show_dataset(installation, OWNER, dataset).deleted_at
+    assert erased[kept] is not None
 
 
 def test_between_the_date_and_the_sweep_no_row_is_read(scene: Scene) -> None:

@@ -230,14 +230,12 @@ class ShownUpload:
 
     Attributes:
         n_rows: the number of its stored rows, or a dash; for owners only.
-        is_erased: whether its rows are gone.
-        erased_at: when they were erased by themselves, and not with the dataset.
+        erased_at: when its rows were erased, by themselves or with the dataset.
     """
 
     id: str
     uploaded_at: str
     n_rows: str
-    is_erased: bool
     erased_at: str | None
 
 
@@ -270,7 +268,6 @@ def shown_uploads(dataset: JsonMapping, counted: UploadList | None) -> ShownUplo
                 id=epoch["epoch"],
                 uploaded_at=epoch["uploaded_at"],
                 n_rows="–" if number is None else words.grouped(number),
-                is_erased=bool(epoch["erased_at"] or dataset["deleted_at"]),
                 erased_at=epoch["erased_at"],
             )
         )

@@ -176,7 +176,7 @@ def _out(
             "adjacency": dataset.adjacency.value,
             "privacy_unit": dataset.privacy_unit,
             "warnings": [*large, *dataset.warnings],
-            "epochs": list(map(_epoch, epochs)),
+            "epochs": [_epoch(dataset, epoch) for epoch in epochs],
         }
     )  # fmt: skip
 
@@ -204,8 +204,12 @@ def columns_etag(columns: JsonObject) -> str:
     return etag_of(as_floats)
 
 
-def _epoch(row: EpochRow) -> dict[str, str | None]:
-    return {"epoch": row.id, **row.fields("uploaded_at", "erased_at")}
+def _epoch(dataset: catalog.Dataset, row: EpochRow) -> dict[str, str | None]:
+    shown = row.fields("uploaded_at", "erased_at")
+    if row.erased_at is None:
+        # Its rows went with their dataset, whose erasure writes nothing to its uploads.
+        shown["erased_at"] = dataset.row.fields("deleted_at")["deleted_at"]
+    return {"epoch": row.id, **shown}
 
 
 def list_uploads(
@@ -232,7 +236,9 @@ def list_uploads(
     return UploadList(
         **dataset.named,
         uploads=[
-            ListedUpload.model_validate({**_epoch(epoch), "rows": rows.get(epoch.id)})
+            ListedUpload.model_validate(
+                {**_epoch(dataset, epoch), "rows": rows.get(epoch.id)}
+            )
             for epoch in shown
         ],
         next=following,
