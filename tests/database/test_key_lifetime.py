@@ -19,7 +19,7 @@ from app.services.execution import finished
 from app.services.execution.charge import charge_claimed
 from app.services.execution.sweep import settle_overdue, tidy_jobs
 from app.services.jobs import show_jobs
-from app.services.keys import create_key, revoke_key, rotate_key
+from app.services.keys import create_key, end_sessions, revoke_key, rotate_key
 from app.wire.keys import KeyIn, RotationIn
 from tests.support.crash_scene import ADMIN, OWNER, Scene
 from tests.support.databases import on_one_database
@@ -217,6 +217,16 @@ def test_a_rotation_can_let_an_expired_key_live_on_and_keeps_nothing_expired(
         authenticate(scene.installation, f"Bearer {renewed.key}").key_id
         == caller.key_id
     )
+
+
+def test_each_sign_out_ends_the_sessions_since_the_last(scene: Scene) -> None:
+    text, caller = _made(scene, expires_at=_in(days=1))
+    counts = []
+    for _ in range(3):
+        present = authenticate(scene.installation, f"Bearer {text}")
+        counts.append(present.sign_outs)
+        end_sessions(scene.installation, caller)
+    assert counts == sorted(set(counts)), "a session names the number at its start"
 
 
 def test_a_revoked_key_is_not_rotated(scene: Scene) -> None:

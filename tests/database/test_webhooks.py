@@ -498,6 +498,8 @@ def test_a_refused_delivery_waits_longer_each_time_and_no_redirect_is_followed(
             row.next_at = row.created_at
     receiver.status = 200
     assert deliver_due(here) == 1
+    (shown,) = list_webhooks(here, OWNER, scene.dataset_id).webhooks
+    assert shown.failures == 0, "a later failure waits as long as a first one"
 
 
 @on_one_database

@@ -29,3 +29,12 @@ def test_a_charge_without_an_answer_is_asked_for_once_and_reads_no_row() -> None
     with pytest.raises(Unreachable):
         mechanism.charge(idempotency_key="key-of-the-first")
     assert keys == [None, "key-of-the-first"]
+
+
+def test_what_was_quoted_is_what_is_charged() -> None:
+    """The caller's objects may change between the two."""
+    stated: dict[str, Any] = {"scope": {"shard": [0]}}
+    dataset: Any = SimpleNamespace(id="ds_1")
+    mechanism = Mechanism(dataset, stated, lambda rows: rows)
+    stated["scope"]["shard"].append(1)
+    assert mechanism.stated == {"scope": {"shard": [0]}}
