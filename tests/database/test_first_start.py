@@ -13,11 +13,13 @@ from sqlalchemy import func, select
 from typer.testing import CliRunner
 
 from app.access import keys
+from app.access.keys import NewKey
 from app.access.tables import KeyRow
 from app.cli import prepare as preparing
 from app.cli.main import app as grovekeeper
 from app.cli.prepare import opened, prepare, upgrade
-from app.core.errors import InstallationError
+from app.core import stamps
+from app.core.errors import InstallationError, Unauthenticated
 from app.core.settings import Settings
 from app.db.database import database_file, parse_url
 from app.services.keys import ensure_first_admin
@@ -98,6 +100,25 @@ def test_servers_that_start_at_once_make_one_key(
         assert ensure_first_admin(database, file.read_text().strip()) is None
         with database.read() as session:
             assert session.scalar(select(func.count()).select_from(KeyRow)) == 1
+
+
+def test_a_key_of_a_home_that_was_revoked_is_not_registered_again(
+    tmp_path: Path,
+) -> None:
+    home = tmp_path / "home"
+    settings = Settings(home=home, database_url=f"sqlite:///{home}/a.sqlite3")
+    prepare(settings)
+    text = (home / "admin.key").read_text().strip()
+    made = list[NewKey]()
+    with opened(settings) as database:
+        key_id = text.split(".")[0]
+        with database.write() as session:
+            keys.find(session, key_id).revoked_at = stamps.now()
+        ensure_first_admin(database, None, of_file=text, keep=made.append)
+        with database.read() as session, pytest.raises(Unauthenticated):
+            keys.authenticate(session, text, now=database.now)
+    assert [key.id for key in made] != [key_id]
+    assert len(made) == 1
 
 
 def test_the_key_of_a_home_is_the_first_key_of_each_of_its_databases(

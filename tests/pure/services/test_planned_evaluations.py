@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -87,6 +88,11 @@ def test_a_model_was_trained_on_the_rows_of_any_part_of_its_job() -> None:
     row = ReleaseRow(id="md_1")
     assert _was_trained_on(Earlier(row, [labelled, unlabelled]), asked)
     assert not _was_trained_on(Earlier(row, [labelled]), asked)
+    # one of the uploads is enough
+    of_two = replace(unlabelled, epochs=["ep_b", "ep_c"])
+    assert _was_trained_on(Earlier(row, [of_two]), asked)
+    other = replace(unlabelled, epochs=["ep_c"])
+    assert not _was_trained_on(Earlier(row, [other]), asked)
 
 
 TAMPERED: dict[str, Callable[[dict[str, Any]], object]] = {
