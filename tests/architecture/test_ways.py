@@ -43,7 +43,7 @@ does not save a reader.
 """
 
 SIZES = {
-    "code tokens": 487_000,
+    "code tokens": 486_600,
     "files with TYPE_CHECKING": 7,
     "imports in functions": 52,
 }

@@ -121,6 +121,23 @@ def test_a_key_of_a_home_that_was_revoked_is_not_registered_again(
     assert len(made) == 1
 
 
+def test_a_subject_of_a_provider_is_no_first_key(tmp_path: Path) -> None:
+    """Its roles are those of a token, which may never come again."""
+    settings = Settings(home=tmp_path, database_url=f"sqlite:///{tmp_path}/a.sqlite3")
+    upgrade(settings)
+    made = list[NewKey]()
+    now = stamps.now()
+    subject = KeyRow(
+        id="key_subject", name="ann", issuer="https://id.example", roles=["admin"],
+        roles_at=now, created_at=now,
+    )  # fmt: skip
+    with opened(settings) as database:
+        with database.write() as session:
+            session.add(subject)
+        ensure_first_admin(database, None, keep=made.append)
+    assert len(made) == 1
+
+
 def test_the_key_of_a_home_is_the_first_key_of_each_of_its_databases(
     tmp_path: Path,
 ) -> None:

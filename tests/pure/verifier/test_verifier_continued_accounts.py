@@ -6,11 +6,13 @@ import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from grovekeeper_verifier import canonical_json
+from grovekeeper_verifier.chain import Broken, check_stated_state
 from grovekeeper_verifier.dataset_export import BOUND_FIELDS, SET_ASIDE
 from grovekeeper_verifier.dataset_replay import (
     STATE_FORM,
@@ -324,6 +326,17 @@ def test_a_stated_state_has_the_charged_delta_that_goes_on(export: Export) -> No
             if verifies
             else failure is not None and "the stated totals differs" in failure.reason
         )
+
+
+def test_the_uploads_of_a_stated_state_stand_in_their_order() -> None:
+    """A scope of the first two is another one where two change places."""
+    actual = {"uploads": ["ep_b", "ep_a"], "totals": [{"scope": "x"}, {"scope": "y"}]}
+    stated = {**actual, "totals": [{"scope": "y"}, {"scope": "x"}]}
+    entry: Any = SimpleNamespace(amount=0, details={"state": stated})
+    check_stated_state(entry, actual)
+    entry.details = {"state": {**stated, "uploads": ["ep_a", "ep_b"]}}
+    with pytest.raises(Broken, match="the stated uploads differs"):
+        check_stated_state(entry, actual)
 
 
 def test_accounts_that_follow_one_another_are_verified_together(
