@@ -114,7 +114,9 @@ def test_nobody_notices_an_upgrade(server: Server, home: Path) -> None:
     acts = http.get("/audit/export").content[:size]
     assert snapshot.digest(acts) == answers["files"]["/audit/export"]
     assert now["predictions"] == answers["predictions"]
-    assert list(snapshot.lost(now["lists"], answers["lists"])) == []
+    deleted_at = snapshot.deletions(now["lists"])
+    lost = snapshot.lost(now["lists"], answers["lists"], deleted_at=deleted_at)
+    assert list(lost) == []
 
 
 def test_a_queued_job_of_a_release_runs_and_its_reservation_is_charged(

@@ -13,7 +13,7 @@ import json
 import tarfile
 import tempfile
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -28,6 +28,7 @@ from app.db.revisions import head_revision
 from app.jobs import queue
 from app.jobs.states import JobState
 from app.jobs.tables import JobRow
+from grovekeeper_common.json_types import JsonMapping
 from tests.support.server import (
     CSV,
     SCHEMA,
@@ -161,16 +162,33 @@ def _predicted(http: httpx.Client, model: str) -> httpx.Response:
     return http.post(f"/models/{model}/predict", json={"rows": rows})
 
 
-def lost(now: Any, before: Any, at: str = "") -> Iterator[str]:
+def deletions(lists: JsonMapping) -> set[str]:
+    """When datasets were deleted, by the answers to lists."""
+    times = {dataset["deleted_at"] for dataset in lists["/datasets"]["datasets"]}
+    return times - {None}
+
+
+def lost(
+    now: Any, before: Any, at: str = "", *, deleted_at: Collection[str] = ()
+) -> Iterator[str]:
     """What an answer lacks that the server of an earlier version answered; lists may
     have got longer.
+
+    Args:
+        deleted_at: the times at which datasets were deleted, and with them their
+            uploads, of which earlier versions said no such time.
     """
     if isinstance(before, dict) and isinstance(now, dict):
         for name in before.keys() - STATED_ANEW:
-            yield from lost(now.get(name), before[name], f"{at}/{name}")
+            place = f"{at}/{name}"
+            is_said_now = name == "erased_at" and now.get(name) in deleted_at
+            if before[name] is None and is_said_now:
+                continue
+            yield from lost(now.get(name), before[name], place, deleted_at=deleted_at)
     elif isinstance(before, list) and isinstance(now, list) and len(now) >= len(before):
         for index, value in enumerate(before):
-            yield from lost(now[index], value, f"{at}/{index}")
+            place = f"{at}/{index}"
+            yield from lost(now[index], value, place, deleted_at=deleted_at)
     elif now != before:
         yield f"{at}: {before} became {now}"
 
