@@ -20,7 +20,7 @@ from research.printed_tables import (
     rows,
     sources,
 )
-from research.reference.literal_rules import vote_ceiling
+from research.reference.literal_rules import upper_bound, vote_ceiling
 from research.runs import Task
 
 REASONS = Path(__file__).with_name("reference") / "differences.csv"
@@ -277,8 +277,7 @@ def _ceilings(measured: Sequence[Cell]) -> Iterator[str]:
     for cell in measured:
         most = 100 * vote_ceiling(1, float(cell.epsilon), _n_classes(cell))
         if most < 99.9:
-            bound = math.ceil(10 * most) / 10  # rounded up, or it would be none
-            yield f"| {cell.dataset} | {cell.epsilon} | {bound:.1f} | {cell.printed:.2f} |"
+            yield f"| {cell.dataset} | {cell.epsilon} | {upper_bound(most)} | {cell.printed:.2f} |"
     yield ""
 
 

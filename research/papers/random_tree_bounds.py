@@ -22,6 +22,7 @@ from research.papers import printed_random_trees as printed
 from research.papers import random_tree_theory as theory
 from research.papers.__main__ import RESULTS
 from research.papers.printed_random_trees import Columns
+from research.reference.literal_rules import lower_bound, upper_bound
 
 BOUNDS, PRIVATE_BOUNDS = "bojarski-bounds.csv", "bojarski-private-bounds.csv"
 N_IN_POOL, N_FORESTS = 2_000, 20
@@ -93,13 +94,21 @@ def bounds_row(
         theory.averaging_error_bound(error, MARGIN),
     )
     least = (1 - error) ** 2 + error**2
-    percent = [
-        100 * value
-        for value in (unsafe[0], bounds[0], vote, unsafe[1], bounds[1], mean, 2 * error)
-    ]
-    means = (f"{mean:.3f}" for mean in (1 - error, pool.shares.mean(), least))
-    text = (f"{value:.1f}" for value in percent)
-    return name, str(height), *means, str(n_trees), *text
+    return (
+        name,
+        str(height),
+        f"{1 - error:.3f}",
+        f"{pool.shares.mean():.3f}",
+        lower_bound(least, 3),
+        str(n_trees),
+        upper_bound(100 * unsafe[0]),
+        upper_bound(100 * bounds[0]),
+        f"{100 * vote:.1f}",
+        upper_bound(100 * unsafe[1]),
+        upper_bound(100 * bounds[1]),
+        f"{100 * mean:.1f}",
+        upper_bound(200 * error),
+    )
 
 
 def private_row(name: str, height: int, n_rows: int) -> tuple[str, ...]:
@@ -124,7 +133,7 @@ def private_row(name: str, height: int, n_rows: int) -> tuple[str, ...]:
         else:
             budget = middle
     there, _ = failure(budget)
-    bounds = f"{exp(at_paper):.0f}", f"{budget:.1e}"
+    bounds = upper_bound(exp(at_paper), 0), f"{budget:.1e}"
     return name, str(height), str(n_trees), *bounds, str(there)
 
 

@@ -22,7 +22,7 @@ from research.papers.ablations import (
 from research.papers.findings import Difference, Finding
 from research.papers.huang_page import percents
 from research.printed_pages import N_CLASSES, SMALL
-from research.reference.literal_rules import vote_ceiling
+from research.reference.literal_rules import upper_bound, vote_ceiling
 from research.runs import Task
 
 NAMES = ("song-figure-2", "song-figure-4", "song-figure-5", "song-table-4")
@@ -356,7 +356,7 @@ def _figure_5(values: Values) -> str:
             )
             rows.append((dataset, epsilon, form, *means))
         most = (
-            f"{printed_ceiling(dataset, n_trees, epsilon):.1f}"
+            upper_bound(printed_ceiling(dataset, n_trees, epsilon))
             for n_trees in BUDGET_SIZES
         )
         rows.append((dataset, epsilon, "at most", *most))

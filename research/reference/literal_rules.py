@@ -23,6 +23,16 @@ TRUE_LOSS: Mapping[str, str] = {
 """True loss of the rule as printed, by slug of the repaired algorithm."""
 
 
+def upper_bound(number: float, digits: int = 1) -> str:
+    """An upper bound in text, rounded up: rounded down it would be none."""
+    return f"{math.ceil(number * 10**digits) / 10**digits:.{digits}f}"
+
+
+def lower_bound(number: float, digits: int = 1) -> str:
+    """A lower bound in text, rounded down."""
+    return f"{math.floor(number * 10**digits) / 10**digits:.{digits}f}"
+
+
 def vote_ceiling(n_trees: int, epsilon: float, n_classes: int = 2) -> float:
     """Accuracy of the multinomial forest's labels if every leaf is pure and every split
     perfect.

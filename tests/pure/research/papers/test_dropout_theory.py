@@ -10,6 +10,7 @@ import pytest
 
 from research.papers import dropout_theory, items
 from research.papers.dropout_theory import least_size, promised
+from research.reference.literal_rules import lower_bound, upper_bound
 
 PAGE = Path(__file__).parents[4] / "docs" / "references.md"
 
@@ -57,8 +58,8 @@ def test_the_page_has_the_numbers_of_the_counterexamples() -> None:
     assert kept > bound
     text = PAGE.read_text(encoding="utf-8")
     assert (
-        f"at least {kept:.5f} of its size a level, where the bound is {bound:.5f}"
-        in text
+        f"at least {lower_bound(kept, 5)} of its size a level, where the bound is "
+        f"{upper_bound(bound, 5)}." in text
     )
     assert (
         f"leaves an expected size of about {_size_in_the_limit():.2f}, the bound is "

@@ -2,9 +2,10 @@
 against a paper.
 """
 
+import csv
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from zlib import crc32
 
@@ -553,6 +554,40 @@ def test_the_printed_rule_of_song_is_bounded_by_three_layers_of_all_of_epsilon()
         100 * three_layers
     )
     assert 0.5 < one_layer < three_layers < 0.62
+
+
+def test_bounds_of_the_figures_are_rounded_up() -> None:
+    """Rounded to nearest, half of them were below what the printed rule can reach."""
+    of_bai = [
+        (float(row[column]), mrf_page.printed_ceiling(n_trees, row["ε"]))
+        for row in _rows_at_most("mrf-figure-5.csv", "forest")
+        for n_trees, column in _sizes_of(row)
+    ]
+    of_song = [
+        (
+            float(row[column]),
+            song_page.printed_ceiling(row["dataset"], n_trees, row["ε"]),
+        )
+        for row in _rows_at_most("song-figure-5.csv", "forests")
+        for n_trees, column in _sizes_of(row)
+    ]
+    assert (len(of_bai), len(of_song)) == (21, 36)
+    for stated, exact in (*of_bai, *of_song):
+        assert exact <= stated < exact + 0.1
+
+
+def _rows_at_most(name: str, column: str) -> list[dict[str, str]]:
+    with (tables.RESULTS / name).open(newline="", encoding="utf-8") as lines:
+        return [row for row in csv.DictReader(lines) if row[column] == "at most"]
+
+
+def _sizes_of(row: Mapping[str, str]) -> list[tuple[int, str]]:
+    """Numbers of trees and their columns."""
+    return [
+        (int(column.split()[0]), column)
+        for column in row
+        if column.endswith((" tree", " trees"))
+    ]
 
 
 def test_times_are_shares_of_mrf() -> None:
