@@ -225,7 +225,8 @@ def _notes(export: Export, version: str) -> str:
     if found is None:
         sys.exit(f"CHANGELOG.md has no section '## {version}'.")
     section, _, _ = found.string[found.end() :].partition("\n## ")
-    return f"# Grovekeeper {version}\n\n{section.strip()}\n"
+    where = f"Links lead to files of `grovekeeper-{version}.tar.gz`."
+    return f"# Grovekeeper {version}\n\n{where}\n\n{section.strip()}\n"
 
 
 def _write_sums(folder: Path) -> None:

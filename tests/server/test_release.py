@@ -2,9 +2,11 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
 from pathlib import Path
@@ -133,6 +135,11 @@ def test_a_release_has_every_file_and_its_sum(release: Path) -> None:
     notes = (release / "NOTES.md").read_text(encoding="utf-8")
     assert notes.startswith(f"# Grovekeeper {version}\n")
     assert "### Upgrading" in notes
+    linked = re.findall(r"\]\(([\w./-]+)", notes)
+    with tarfile.open(release / f"grovekeeper-{version}.tar.gz") as sources:
+        contained = sources.getnames()
+    assert linked, "the notes of a version link to its guides"
+    assert {f"grovekeeper-{version}/{name}" for name in linked} <= set(contained)
     unit = (release / "grovekeeper.service").read_text(encoding="utf-8")
     assert "/docs/" not in unit, "a release has no such folder"
 
