@@ -18,7 +18,6 @@ import re
 import secrets
 import socket
 import ssl
-import tempfile
 import time
 import urllib.request
 import warnings
@@ -35,6 +34,7 @@ from urllib.parse import quote
 import httpx
 
 from grovekeeper_client.errors import ApiProblem, Refused, SecretForId, Unreachable
+from grovekeeper_common.durable_files import new_file
 from grovekeeper_common.json_types import JsonObject
 
 ATTEMPTS = 5
@@ -544,19 +544,13 @@ class Calls:
 
     def _download(self, request: Request, file: Path) -> str:
         digest = hashlib.sha256()
-        with self._transport.stream(request) as response:
-            descriptor, name = tempfile.mkstemp(
-                dir=file.parent, prefix=f".{file.name}."
-            )
-            partial = Path(name)
-            try:
-                with os.fdopen(descriptor, "wb") as stream:
-                    for chunk in response.iter_bytes(CHUNK_BYTES):
-                        digest.update(chunk)
-                        stream.write(chunk)
-                partial.replace(file)
-            finally:
-                partial.unlink(missing_ok=True)
+        with (
+            self._transport.stream(request) as response,
+            new_file(file, existing="replace") as target,
+        ):
+            for chunk in response.iter_bytes(CHUNK_BYTES):
+                digest.update(chunk)
+                target.write(chunk)
         return digest.hexdigest()
 
 

@@ -205,13 +205,6 @@ def shown_parameters(plan: Plan, label: Label) -> dict[str, Value]:
     }
 
 
-def number_algorithms() -> tuple[str, ...]:
-    """The algorithms that learn a label that is a number."""
-    return tuple(
-        slug for slug, described in BY_SLUG.items() if described.predicts_numbers
-    )
-
-
 def algorithms() -> list[JsonObject]:
     """One JSON-able description per algorithm: slug, title, source, claims, read-outs
     and parameters.

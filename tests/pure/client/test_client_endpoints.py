@@ -5,6 +5,7 @@ file.
 import gzip
 import hashlib
 import json
+import resource
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
@@ -290,6 +291,20 @@ def test_a_download_that_breaks_off_or_is_refused_leaves_no_file(
         )
     with pytest.raises(ApiProblem):
         _client(lambda _request: httpx.Response(403)).export_ledger("a", file)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_download_that_finds_no_room_names_its_file(tmp_path: Path) -> None:
+    file = tmp_path / "census.jsonl"
+    client = _client(lambda _request: httpx.Response(200, content=b"x" * 100_000))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+    try:
+        with pytest.raises(OSError, match="too large") as full:
+            client.export_ledger("a", file)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert full.value.filename == str(file)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -15,7 +15,6 @@ from grovekeeper_forests.catalogue import (
     BY_SLUG,
     Choice,
     algorithm,
-    number_algorithms,
 )
 from grovekeeper_forests.contract.algorithm import (
     Algorithm,
@@ -175,9 +174,10 @@ def _usable(request: PlanRequest, schema: Schema) -> list[str]:
     """The algorithms that the accounts of a request pay for, on such a label."""
     slugs = []
     for slug, mechanism in BY_SLUG.items():
-        with suppress(GrovekeeperError):
-            _facts_for(mechanism, request, schema)
-            slugs.append(slug)
+        if mechanism.predicts_numbers or not schema.label.is_number:
+            with suppress(GrovekeeperError):
+                _facts_for(mechanism, request, schema)
+                slugs.append(slug)
     return slugs
 
 
@@ -193,7 +193,7 @@ def _facts_for(
     """
     if schema.label.is_number and not mechanism.predicts_numbers:
         raise ParameterInvalid.named(
-            "algorithm", "not-for-numbers", accepted=number_algorithms()
+            "algorithm", "not-for-numbers", accepted=_usable(request, schema)
         )
     needs_two = isinstance(mechanism, TwoDatasetAlgorithm)
     if needs_two is (request.unlabelled is None):

@@ -449,15 +449,22 @@ def test_other_algorithms_refuse_numbers_and_name_those_that_do_not(slug: str) -
     with pytest.raises(ParameterInvalid, match="algorithm: not-for-numbers") as refused:
         planned(algorithm=slug)
     [problem] = refused.value.problems
-    assert "nbrt" in problem.accepted
-    assert slug not in problem.accepted
+    assert problem.accepted == ("rpf", "nbrt")
+
+
+def test_the_refusal_of_an_algorithm_names_only_those_that_the_account_can_pay_for():
+    with pytest.raises(ParameterInvalid, match="algorithm: not-for-numbers") as refused:
+        planned(algorithm="rdt-ta", accountant="pure")
+    [problem] = refused.value.problems
+    assert problem.accepted == ("rpf",)
 
 
 def test_every_entry_says_whether_it_predicts_numbers() -> None:
     listed = {each["slug"]: each["predicts_numbers"] for each in catalogue.algorithms()}
     assert {slug for slug, predicts in listed.items() if predicts} == {
         "auto",
-        *catalogue.number_algorithms(),
+        "rpf",
+        "nbrt",
     }
     for slug in listed.keys() - {"auto"}:
         assert catalogue.algorithm(slug).predicts_numbers is listed[slug]

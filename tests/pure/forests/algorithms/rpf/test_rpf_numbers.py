@@ -228,7 +228,6 @@ def test_auto_chooses_the_reweighted_forest_where_the_account_has_no_delta() -> 
     plan = planned_rpf(algorithm="auto")
     assert plan.algorithm == "rpf"
     assert plan.event == planned_rpf().event
-    assert catalogue.number_algorithms() == ("rpf", "nbrt")
 
 
 def test_events_of_another_form_are_refused() -> None:
