@@ -78,8 +78,9 @@ def test_a_session_needs_a_valid_key_and_never_holds_its_secret(
     assert (
         f'title="{idle_server.admin.id}">test admin (admin)<' in browser.get("/").text
     )
-    shortened = browser.get("/ui")
-    assert (shortened.status_code, shortened.headers["Location"]) == (303, "/")
+    for address in ("/ui", "/ui/"):
+        shortened = browser.get(address)
+        assert (shortened.status_code, shortened.headers["Location"]) == (303, "/")
     elsewhere = browser.post(
         "/ui/sign-in",
         data={"key": idle_server.admin.key},

@@ -141,7 +141,7 @@ def _paths_of_pages() -> dict[str, re.Pattern[str]]:
     return {
         route.path: route.path_regex
         for route in routes[:-1]
-        if "GET" in route.methods and route.path != "/ui"
+        if "GET" in route.methods and route.path not in ("/ui", "/ui/")
     }
 
 

@@ -29,6 +29,7 @@ def show_home(visit: Visitor) -> Response:
 
 
 @home_pages.get("/ui")
+@home_pages.get("/ui/")
 def lead_home(visit: Visitor) -> Response:
     """Lead whoever shortens the address of a page to the first page."""
     return RedirectResponse("/", status_code=303)
