@@ -10,7 +10,7 @@ result of somebody else hides it.
 
 from collections.abc import Collection
 
-from sqlalchemy import case, func, or_, select
+from sqlalchemy import Select, case, func, or_, select
 from sqlalchemy.orm import Session
 
 from app.core import limits, stamps
@@ -63,18 +63,22 @@ def last(session: Session, account_ids: Collection[str]) -> dict[str, list[JsonO
 
 def unverified(
     session: Session, account_ids: Collection[str] | None, *, limit: int
-) -> list[AccountRow]:
+) -> tuple[list[tuple[AccountRow, int]], int, int]:
     """The accounts of which a verification failed, then those with the most entries
-    that no verification covers.
+    that no auditor's verification covers, each with the number of these; how many
+    such accounts there are, and how many in all.
+
+    What the service says of itself covers nothing: an auditor asks whether it is true.
 
     Args:
         account_ids: which accounts; ``None``: all.
     """
     failed = case((VerificationRow.verdict == FAILED, 1), else_=0)
+    of_auditor = case((VerificationRow.stated_by != SERVICE, VerificationRow.entries))
     stated = (
         select(
             VerificationRow.account_id,
-            func.max(VerificationRow.entries).label("covered"),
+            func.max(of_auditor).label("covered"),
             func.max(failed).label("failed"),
         )
         .group_by(VerificationRow.account_id)
@@ -82,13 +86,19 @@ def unverified(
     )
     has_failed = func.coalesce(stated.c.failed, 0)
     since = AccountRow.last_sequence - func.coalesce(stated.c.covered, 0)
-    query = (
-        select(AccountRow)
+    every = (
+        select(AccountRow, since)
         .outerjoin(stated, stated.c.account_id == AccountRow.id)
-        .where(AccountRow.id != control.CHAIN, or_(has_failed == 1, since > 0))
-        .order_by(has_failed.desc(), since.desc(), AccountRow.id)
-        .limit(limit)
+        .where(AccountRow.id != control.CHAIN)
     )
     if account_ids is not None:
-        query = query.where(AccountRow.id.in_(account_ids))
-    return list(session.scalars(query))
+        every = every.where(AccountRow.id.in_(account_ids))
+    query = every.where(or_(has_failed == 1, since > 0))
+    first = query.order_by(has_failed.desc(), since.desc(), AccountRow.id).limit(limit)
+    rows = [(row, n_entries) for row, n_entries in session.execute(first)]
+    return rows, _count(session, query), _count(session, every)
+
+
+def _count(session: Session, accounts: Select[AccountRow, int]) -> int:
+    ids = accounts.with_only_columns(AccountRow.id).subquery()
+    return session.scalar(select(func.count()).select_from(ids)) or 0

@@ -33,6 +33,7 @@ from app.wire.attention import (
     BudgetOut,
     ExpiringKey,
     JobCounts,
+    LedgerCounts,
     RulesProposal,
     UnverifiedLedger,
 )
@@ -50,7 +51,7 @@ def show_attention(installation: Installation, principal: Principal) -> Attentio
         at = installation.database.now(session)
         proposals = _proposals(session, principal, at=at)
         ending = _ending_keys(session, principal, at=at)
-        ledgers = _unverified(session, principal)
+        ledgers, ledger_counts = _unverified(session, principal)
     by = (installation, principal)
     counted = show_jobs.count_jobs(*by)
     failed = JobFilter(
@@ -74,6 +75,7 @@ def show_attention(installation: Installation, principal: Principal) -> Attentio
         recent=show_jobs.list_jobs(*by, _FIRST, recent).jobs,
         budgets=budgets(principal, datasets)[: limits.MAX_ATTENTION],
         ledgers=ledgers,
+        ledger_counts=ledger_counts,
     )
 
 
@@ -119,20 +121,25 @@ def _proposals(
     return shown[: limits.MAX_ATTENTION]
 
 
-def _unverified(session: Session, principal: Principal) -> list[UnverifiedLedger]:
+def _unverified(
+    session: Session, principal: Principal
+) -> tuple[list[UnverifiedLedger], LedgerCounts]:
     ids = grants.datasets_with(session, principal, STATE_VERIFICATION)
-    rows = verifications.unverified(session, ids, limit=limits.MAX_ATTENTION)
-    last = verifications.last(session, [row.id for row in rows])
+    rows, to_verify, accounts = verifications.unverified(
+        session, ids, limit=limits.MAX_ATTENTION
+    )
+    last = verifications.last(session, [row.id for row, _ in rows])
     ledgers = []
-    for row in rows:
+    for row, not_covered in rows:
         facts = {
             "account": row.id,
             "account_name": row.name,
             "entries": row.last_sequence,
+            "not_covered": not_covered,
             "verification": next(iter(last[row.id]), None),
         }
         ledgers.append(UnverifiedLedger.model_validate(facts))
-    return ledgers
+    return ledgers, LedgerCounts(accounts=accounts, to_verify=to_verify)
 
 
 def _ending_keys(

@@ -55,15 +55,25 @@ class BudgetOut(OfDataset):
 
 
 class UnverifiedLedger(Answer):
-    """An account whose verification failed, or that has entries which none covers.
+    """An account whose verification failed, or that has entries which none of an auditor
+    covers.
 
-    ``verification`` is the last one, or null.
+    ``verification`` is the last one, of the service itself if nobody else's is newer,
+    or null.
     """
 
     account: str
     account_name: str
     entries: int
+    not_covered: int
     verification: VerificationOut | None
+
+
+class LedgerCounts(Answer):
+    """How many accounts an auditor may verify, and how many of them wait for it."""
+
+    accounts: int
+    to_verify: int
 
 
 class AttentionOut(Answer):
@@ -72,7 +82,7 @@ class AttentionOut(Answer):
     Nothing here depends on a row, and everything is in other lists that the caller may
     read, which are complete: these have at most 20 items each. ``budgets`` are the
     fullest among the first 500 datasets. ``ledgers`` are those that an auditor has to
-    verify: failures first, then those with the most entries that none covers.
+    verify: failures first, then those with the most entries that none of theirs covers.
     """
 
     at: str
@@ -85,3 +95,4 @@ class AttentionOut(Answer):
     recent: list[ListedJob]
     budgets: list[BudgetOut]
     ledgers: list[UnverifiedLedger]
+    ledger_counts: LedgerCounts

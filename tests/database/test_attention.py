@@ -151,6 +151,9 @@ def test_ledgers_to_verify_are_listed_for_those_who_state_verifications(
     [budget] = _seen(scene, OWNER).budgets
     assert (found.account, found.account_name) == (account, budget.dataset_name)
     assert (found.entries, found.verification) == (_size(scene, account), None)
+    assert found.not_covered == found.entries
+    assert _counts(_seen(scene, AUDITOR)) == (1, 1)
+    assert _counts(_seen(scene, OWNER)) == (0, 0)
     assert len(_seen(scene, ADMIN).ledgers) == 1
     assert _seen(scene, OWNER).ledgers == _seen(scene, STRANGER).ledgers == []
     assert _seen(scene, SECOND).ledgers == []
@@ -170,10 +173,17 @@ def test_ledgers_to_verify_are_listed_for_those_who_state_verifications(
         return _seen(scene, AUDITOR)
 
     size = _size(scene, account)
+    [own] = state(verifications.SERVICE, size).ledgers
+    assert own.verification is not None
+    assert own.verification.entries_since == 0
+    assert own.not_covered == size, "its own word covers nothing"
     [partly] = state("key_a", size - 1).ledgers
+    assert partly.not_covered == 1
     assert partly.verification is not None
     assert partly.verification.entries_since == 1
-    assert state("key_b", size).ledgers == [], "one of them covers all entries"
+    covered = state("key_b", size)
+    assert covered.ledgers == [], "one of them covers all entries"
+    assert _counts(covered) == (1, 0)
     [failed] = state("key_c", None).ledgers
     assert failed.verification is not None
     assert failed.verification.verdict == verifications.FAILED
@@ -185,8 +195,14 @@ def test_ledgers_to_verify_are_listed_for_those_who_state_verifications(
         other,
     ]
     assert [ledger.account for ledger in _seen(scene, SECOND).ledgers] == [account]
-    newer = state("key_c", size).ledgers
-    assert [ledger.account for ledger in newer] == [other]
+    newer = state("key_c", size)
+    assert [ledger.account for ledger in newer.ledgers] == [other]
+    assert _counts(newer) == (2, 1)
+    assert _counts(_seen(scene, SECOND)) == (1, 0)
+
+
+def _counts(found: AttentionOut) -> tuple[int, int]:
+    return found.ledger_counts.accounts, found.ledger_counts.to_verify
 
 
 def _size(scene: Scene, account: str) -> int:

@@ -293,6 +293,7 @@ def _attention(**changes: Any) -> AttentionOut:
     facts: dict[str, Any] = {name: [] for name in (*lists, "ledgers")}
     facts |= {"at": "2026-11-29T14:32:00.000000Z"}
     facts |= {"jobs": {"waiting": 0, "queued": 0, "running": 0}}
+    facts |= {"ledger_counts": {"accounts": 0, "to_verify": 0}}
     return AttentionOut.model_validate(facts | changes)
 
 
@@ -305,6 +306,7 @@ def test_what_needs_a_caller_is_said_in_words_with_the_amount() -> None:
     verified |= {"checkpoint": None, "by": None, "by_name": None, "at": "2026-11-20"}
     refuted = verified | {"verdict": "NOT VERIFIED", "entries": None}
     ledger = {"account": "ds_a", "account_name": "census", "entries": 13}
+    ledger |= {"not_covered": 13}
     found = _attention(
         ledgers=[
             ledger | {"verification": verification | {"entries_since": None}}
