@@ -5,6 +5,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -15,7 +16,7 @@ from sqlalchemy.orm import Session
 import app
 from app.access.grants import Principal
 from app.access.tables import KeyRow
-from app.core import limits
+from app.core import limits, stamps
 from app.core.errors import InvalidRequest, NotFound, RoleMissing
 from app.datasets import catalog
 from app.jobs import queue
@@ -46,6 +47,7 @@ from grovekeeper_forests.privacy.numbering import Boxes
 from grovekeeper_forests.privacy.partitions import Partitions
 from grovekeeper_forests.privacy.scope import Scope
 from tests.support import job_kinds, people
+from tests.support.clocks import database_tells
 from tests.support.crash_scene import ADMIN, DELTA, EVENT, OWNER, STRANGER, Scene
 from tests.support.databases import on_one_database
 from tests.support.job_kinds import evaluated
@@ -482,14 +484,15 @@ def test_a_list_of_grants_continues_after_a_removed_grant(scene: Scene) -> None:
 def test_a_grant_in_place_of_another_says_who_gave_it_and_when(scene: Scene) -> None:
     here, dataset = scene.installation, scene.dataset_id
     given = list[ListedGrant]()
+    at = stamps.from_text("2026-11-20T09:30:00.000000Z")
     for by, role in ((OWNER, "predictor"), (ADMIN, "analyst")):
-        keys.put_grant(here, by, dataset, STRANGER.key_id, role=role)
+        with database_tells(at + len(given) * timedelta(microseconds=1)):
+            keys.put_grant(here, by, dataset, STRANGER.key_id, role=role)
         given.append(keys.show_grant(here, OWNER, dataset, STRANGER.key_id)[0])
-    assert [(each.role, each.granted_by) for each in given] == [
-        ("predictor", OWNER.key_id),
-        ("analyst", ADMIN.key_id),
+    assert [(each.role, each.granted_by, each.granted_at) for each in given] == [
+        ("predictor", OWNER.key_id, "2026-11-20T09:30:00.000000Z"),
+        ("analyst", ADMIN.key_id, "2026-11-20T09:30:00.000001Z"),
     ]
-    assert given[0].granted_at < given[1].granted_at
 
 
 @on_one_database

@@ -2,9 +2,8 @@
 exceeds its cap.
 """
 
-import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event, Thread
@@ -24,6 +23,7 @@ from tests.database.races.conftest import Race
 from tests.support import reserving, settling
 from tests.support.crash_scene import EVENT, OWNER, open_account, open_installation
 from tests.support.evidence import export, verified
+from tests.support.waiting import wait_for
 
 CAPS = {"pp_a": 150, "pp_b": 90}
 MEMBERS = {"ds_1": "pp_a", "ds_2": "pp_b", "ds_3": "pp_b", "ds_4": "pp_a"}
@@ -120,7 +120,7 @@ def test_exports_that_are_made_during_writes_agree(
     """The population's export comes first, so its members' exports may have later
     entries, but lack none.
     """
-    n_verified = 0
+    n_later, people = 0, _taken_of_all(installation, CAPS)
     with ThreadPoolExecutor(1) as pool:
         racing = pool.submit(
             race,
@@ -132,22 +132,31 @@ def test_exports_that_are_made_during_writes_agree(
             caps=CAPS,
         )
         while not racing.done():
-            for name in CAPS:
-                people = _taken(installation, name)
-                members = [
-                    account
+            before = _taken_of_all(installation, MEMBERS)
+            wait_for(
+                "a member has a later entry, or the race ends",
+                lambda before=before: (
+                    racing.done() or _taken_of_all(installation, MEMBERS) != before
+                ),
+            )
+            for name, cap in CAPS.items():
+                ledgers = [
+                    MemberLedger(_taken(installation, account), (), file=account)
                     for account, population in MEMBERS.items()
                     if population == name
                 ]
-                ledgers = [
-                    MemberLedger(_taken(installation, account), (), file=account)
-                    for account in members
-                ]
-                assert verify(people, ledgers).together <= CAPS[name]
-                n_verified += 1
-            time.sleep(0.1)  # the race needs the processors, too
+                summary = verify(people[name], ledgers)
+                assert summary.together <= cap
+                n_later += sum(member.n_later for member in summary.compared.values())
+            people = _taken_of_all(installation, CAPS)
         assert sum(map(bool, racing.result())) > n_processes // 2
-    assert n_verified >= len(CAPS), "some began before the race ended"
+    assert n_later > 0, "members wrote entries after the export of their population"
+
+
+def _taken_of_all(
+    installation: Installation, accounts: Iterable[str]
+) -> dict[str, list[bytes]]:
+    return {account: _taken(installation, account) for account in accounts}
 
 
 def _taken(installation: Installation, account: str) -> list[bytes]:

@@ -2,6 +2,7 @@
 again needs Matplotlib, which is not installed here.
 """
 
+import math
 import statistics
 from collections.abc import Sequence
 from functools import cache
@@ -41,10 +42,13 @@ def markers(name: str) -> list[list[tuple[float, float]]]:
     ]
 
 
-def assert_on_one_scale(places: Sequence[float], numbers: Sequence[float]) -> None:
-    """Places are a linear function of numbers."""
+def assert_on_one_scale(
+    places: Sequence[float], numbers: Sequence[float], *, axis: int
+) -> None:
+    """Places are a linear function of numbers, which grow to the right and upwards."""
     assert len(places) == len(numbers)
     line = np.polyfit(numbers, places, 1)
+    assert np.sign(line[0]) == (1, -1)[axis], "a picture's second axis goes down"
     assert np.abs(np.polyval(line, numbers) - places).max() < WIDEST
 
 
@@ -68,7 +72,9 @@ def test_a_table_is_drawn_from_its_runs(table: str) -> None:
     (drawn,) = markers(table)
     for axis in (0, 1):
         assert_on_one_scale(
-            [place[axis] for place in drawn], [point[axis] for point in points]
+            [place[axis] for place in drawn],
+            [point[axis] for point in points],
+            axis=axis,
         )
 
 
@@ -76,9 +82,13 @@ def test_a_table_is_drawn_from_its_runs(table: str) -> None:
 def test_a_figure_is_drawn_from_its_file(figure: Figure) -> None:
     text = (tables.RESULTS / f"{figure.name}.csv").read_text(encoding="utf-8")
     panels = curves.panels(figure, text).values()
-    for drawn, lines in zip(markers(figure.name), panels, strict=False):
-        numbers = [value for curve in lines.values() for _, value in curve]
-        assert_on_one_scale([y for _, y in drawn], numbers)
+    for drawn, lines in zip(markers(figure.name), panels, strict=True):
+        points = [point for curve in lines.values() for point in curve]
+        for axis in (0, 1):
+            numbers = [point[axis] for point in points]
+            if axis == 0 and figure.is_logarithmic:
+                numbers = [math.log(number) for number in numbers]
+            assert_on_one_scale([place[axis] for place in drawn], numbers, axis=axis)
 
 
 def test_figures_5_and_6_of_bai_are_drawn_from_their_runs() -> None:
@@ -108,4 +118,4 @@ def test_figures_5_and_6_of_bai_are_drawn_from_their_runs() -> None:
         for drawn, numbers in zip(markers(name), panels, strict=True):
             # curves may be drawn in another order
             highest_first = sorted(numbers, reverse=True)
-            assert_on_one_scale(sorted(y for _, y in drawn), highest_first)
+            assert_on_one_scale(sorted(y for _, y in drawn), highest_first, axis=1)
