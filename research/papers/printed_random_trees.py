@@ -2,9 +2,9 @@
 leaf counts, three read-outs.
 
 Source: Bojarski, Choromanska, Choromanski and LeCun (2014), Algorithms 1 and 2. The
-service has a repaired version of Algorithm 2 with other thresholds, another θ and
-heights up to 12 (``docs/proofs/rdt.md``). This version is for public tables alone: its
-noise is floating-point noise, which is not private on a computer.
+service has a repaired version of Algorithm 2 with other thresholds and another θ
+(``docs/proofs/rdt.md``). This version is for public tables alone: its noise is
+floating-point noise, which is not private on a computer.
 """
 
 from dataclasses import dataclass

@@ -546,14 +546,15 @@ two points farther from the printed one on Ban_Aut and Mushroom ([table 1](#tabl
 
 ![Figure 1](plots/bojarski-figure-1.svg)
 
-Figure 1, private, nε = 1,000. Columns a and c: test error by height and by number of trees; the dotted line is the
-logarithmic number of trees. Columns b and d: least, mean and largest error of majority voting over the other parameter.
+Figure 1, private, nε = 1,000, with the paper's θ. Columns a and c: test error by height and by number of trees; the
+vertical line in c is the logarithmic number of trees. Columns b and d: least, mean and largest error of majority voting
+over the other parameter, k up to 21.
 
 ![Figure 2](plots/bojarski-figure-2.svg)
 
-Figure 2. Column a: test error by ε with the height that has the least validation error, for two numbers of trees.
-Column b: by ε for 21 trees of three heights. The paper's two numbers of trees, its fixed number and its heights have
-been lost from our text, so they are ours.
+Figure 2, with the paper's θ. Column a: test error by ε with the height that has the least validation error, for two
+numbers of trees. Column b: by ε for 21 trees of three heights. The paper's two numbers of trees, its fixed number and
+its heights have been lost from our text, so they are ours.
 """
 
 _ABOUT_SENSITIVITY = """The paper: majority voting "is much less sensitive to the setting of the forest parameters"

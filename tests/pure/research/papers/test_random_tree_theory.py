@@ -417,6 +417,18 @@ def test_small_noise_adds_at_most_two_rows_for_a_unit_in_every_leaf_to_a_vote() 
         assert error <= 2 * (tree_error + 2 ** (height + 1) * largest / len(labels)) < 1
 
 
+def test_a_vote_has_no_such_bound_with_the_printed_theta() -> None:
+    """One tree of two pure leaves: a count of 0 is negative half of the time, and half
+    of the drawn labels are wrong. Noise of at most one row adds at most 0.8 % otherwise.
+    """
+    random = np.random.default_rng(12)
+    noise = random.uniform(-1.0, 1.0, size=(4_000, 2, 2))
+    noisy = np.array([[500, 0], [0, 500]]) + noise
+    votes = printed.printed_theta(noisy, random) >= 0.5
+    assert np.mean(votes != [False, True]) == pytest.approx(0.25, abs=0.03)
+    assert np.mean(printed.larger_count(noisy) != [0, 1]) == 0
+
+
 def test_5_6_does_not_bound_the_error_of_a_vote() -> None:
     """Noise decides nearly balanced leaves: three quarters of the rows have goodness
     2/3, and half are right.
@@ -483,15 +495,24 @@ def test_5_6_to_5_9_fail_with_the_printed_theta_where_leaves_are_pure() -> None:
     assert exp(theory.log_private_failure(len(labels), n_trees, **settings)) < 1e-5, (
         "the bounds say something"
     )
-    columns = random.integers(2, size=n_trees)
-    noisy = printed.noisy_counts(counts[columns], scale=n_trees / 500, random=random)
-    places = sides[columns]
-    printed_theta = np.take_along_axis(
-        printed.printed_theta(noisy, random), places, axis=1
-    )
-    clamped_theta = np.take_along_axis(printed.clamped_theta(noisy), places, axis=1)
-    assert printed.predicted(clamped_theta, "ta", random).tolist() == [True, False]
-    assert printed.predicted(printed_theta, "ta", random).tolist() == [False, False]
+    assert n_trees == 5_249
+    # η, and whether the fifth is right by the service's θ; the means below are at 500
+    for epsilon, is_right in ((0.02, False), (1.0, True), (1e6, True), (500.0, True)):
+        columns = random.integers(2, size=n_trees)
+        noisy = printed.noisy_counts(
+            counts[columns], scale=n_trees / epsilon, random=random
+        )
+        printed_theta, clamped_theta = (
+            np.take_along_axis(theta, sides[columns], axis=1)
+            for theta in (
+                printed.printed_theta(noisy, random),
+                printed.clamped_theta(noisy),
+            )
+        )
+        of_service = printed.predicted(clamped_theta, "ta", random).tolist()
+        assert of_service == [is_right, False]
+        of_paper = printed.predicted(printed_theta, "ta", random).tolist()
+        assert of_paper == [False, False]
     assert printed_theta.mean(axis=0) == pytest.approx(
         [(3 / 4 + 1 / 5) / 2, (1 / 4 + 1 / 5) / 2], abs=0.03
     )
