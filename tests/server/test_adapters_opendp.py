@@ -58,8 +58,8 @@ def gaussian() -> Any:
     return noisy_sum(dp.m.then_gaussian(1200.0))
 
 
-def approximate() -> Any:
-    return dp.c.make_fix_delta(dp.c.make_zCDP_to_approxDP(gaussian()), 1e-7)
+def approximate(delta: float = 1e-7) -> Any:
+    return dp.c.make_fix_delta(dp.c.make_zCDP_to_approxDP(gaussian()), delta)
 
 
 def charged(dataset: Dataset) -> Decimal:
@@ -130,12 +130,15 @@ def test_the_price_is_the_map_at_what_the_account_protects(
 
 
 @on_one_server
+@pytest.mark.parametrize("fixed", [1e-7, 1e-14])
 def test_an_approximate_measurement_costs_of_the_delta_that_is_set_aside(
-    server: Server,
+    server: Server, fixed: float
 ) -> None:
     dataset = of_account(server, budget=ZCDP)
-    epsilon, delta = approximate().map(1)
-    price = opendp.mechanism(dataset, approximate(), description="sum").quote()["price"]
+    measurement = approximate(fixed)
+    epsilon, delta = measurement.map(1)
+    assert delta > 0
+    price = opendp.mechanism(dataset, measurement, description="sum").quote()["price"]
     rho = Decimal(epsilon * math.tanh(epsilon / 2))
     assert abs(Decimal(price["amount"]) - rho) <= Decimal("1e-12")
     assert 0 <= Fraction(price["delta"]) - Fraction(delta) < Fraction(1, 10**18)
@@ -158,6 +161,10 @@ def test_accounts_that_cannot_count_a_measurement_refuse_it(server: Server) -> N
 
 def sized(metric: Any = None) -> Any:
     return noisy_sum(dp.m.then_laplace(240.0), space(metric, 10))
+
+
+def ordered() -> Any:
+    return sized(dp.insert_delete_distance())
 
 
 def replaced() -> Any:
@@ -183,6 +190,7 @@ def smoothed() -> Any:
     ("measurement", "why"),
     [
         (sized, "fixes the number of rows"),
+        (ordered, "fixes the number of rows"),
         (replaced, "ChangeOneDistance is no distance"),
         (bit, "DiscreteDistance is no distance"),
         (smoothed, "make_fix_delta"),
