@@ -13,7 +13,7 @@ grants, locks it ``exclusive``. So when a revocation is answered, every effect o
 key has been committed, and none follows.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
@@ -24,8 +24,9 @@ from sqlalchemy.orm import Session
 from app.access.tables import GrantRow, KeyRow, is_working
 from app.core import limits, stamps
 from app.core.errors import InvalidRequest, NotFound, RoleMissing, Unauthenticated
+from app.db import database
 from app.db.base import find_row
-from app.db.database import insert
+from app.db.database import insert, transaction_time
 from app.db.locks import lock_names
 
 
@@ -116,10 +117,6 @@ class Principal:
         return frozenset[Role]().union(*(INCLUDED[role] for role in held))
 
 
-Now = Callable[[Session], datetime]
-"""The clock that all processes on the database share; read only for keys that expire."""
-
-
 def lock(session: Session, key_id: str, *, changing: str | None = None) -> None:
     """Keeps the authority of a key unchanged until the write transaction ends.
 
@@ -132,17 +129,15 @@ def lock(session: Session, key_id: str, *, changing: str | None = None) -> None:
     )
 
 
-def confirm(session: Session, principal: Principal, *, now: Now) -> Principal:
+def confirm(session: Session, principal: Principal) -> Principal:
     """The present authority of a caller that was authenticated some time ago; raises
     what :func:`confirm_row` raises.
     """
-    return confirm_row(
-        session, principal, session.get(KeyRow, principal.key_id), now=now
-    )
+    return confirm_row(session, principal, session.get(KeyRow, principal.key_id))
 
 
 def confirm_row(
-    session: Session, principal: Principal, row: KeyRow | None, *, now: Now
+    session: Session, principal: Principal, row: KeyRow | None
 ) -> Principal:
     """The present authority of a caller whose key's row the transaction has read.
 
@@ -150,7 +145,7 @@ def confirm_row(
         Unauthenticated: the key was revoked, has expired or got another secret, or the
             caller's token has expired.
     """
-    present = authority(session, row, now=now)
+    present = authority(session, row)
     if present.rotated_at != principal.rotated_at:
         raise Unauthenticated
     if (
@@ -161,13 +156,13 @@ def confirm_row(
     return replace(present, token_expires_at=principal.token_expires_at)
 
 
-def read(session: Session, key_id: str, *, now: Now) -> Principal:
+def read(session: Session, key_id: str) -> Principal:
     """The authority of a key at the time of the transaction, whatever its secret is.
 
     Raises:
         Unauthenticated: the key was revoked or has expired.
     """
-    return authority(session, session.get(KeyRow, key_id), now=now)
+    return authority(session, session.get(KeyRow, key_id))
 
 
 def has_expired(session: Session, key_id: str) -> bool:
@@ -176,11 +171,12 @@ def has_expired(session: Session, key_id: str) -> bool:
     return row is not None and row.revoked_at is None
 
 
-def authority(session: Session, row: KeyRow | None, *, now: Now) -> Principal:
+def authority(session: Session, row: KeyRow | None) -> Principal:
     """The authority of a key by its row; raises what :func:`read` raises."""
     if row is None or row.revoked_at is not None:
         raise Unauthenticated
-    if row.expires_at is not None and row.expires_at <= now(session):
+    # not the time of the transaction, which would then lie before its waits for locks
+    if row.expires_at is not None and row.expires_at <= database.now(session):
         raise Unauthenticated
     roles = frozenset(map(Role, row.roles))
     return Principal(
@@ -275,11 +271,13 @@ def granted_to(session: Session, principal: Principal) -> dict[str, str]:
     return {row.dataset_id: row.role for row in rows}
 
 
-def put(
-    session: Session, *, dataset_id: str, key_id: str, role: Role, by: str, at: datetime
-) -> None:
+def put(session: Session, *, dataset_id: str, key_id: str, role: Role, by: str) -> None:
     """Grants a key a role on a dataset, in place of an earlier grant."""
-    granted = {"role": role.value, "granted_by": by, "granted_at": at}
+    granted = {
+        "role": role.value,
+        "granted_by": by,
+        "granted_at": transaction_time(session),
+    }
     statement = insert(session, GrantRow).values(
         key_id=key_id, dataset_id=dataset_id, **granted
     )
@@ -441,7 +439,7 @@ def _known(
 
 
 def only_owner_of(
-    session: Session, key_id: str, *, at: datetime, dataset_id: str | None = None
+    session: Session, key_id: str, *, dataset_id: str | None = None
 ) -> list[str]:
     """The datasets, in order of id, that a working key owns and no other working key;
     ``dataset_id`` names one.
@@ -450,7 +448,8 @@ def only_owner_of(
     has locked the dataset.
     """
     owners = select(GrantRow.dataset_id).join(KeyRow, KeyRow.id == GrantRow.key_id)
-    owners = owners.where(GrantRow.role == Role.OWNER.value, is_working(at))
+    is_now = is_working(transaction_time(session))
+    owners = owners.where(GrantRow.role == Role.OWNER.value, is_now)
     owned = owners.where(GrantRow.key_id == key_id)
     if dataset_id is not None:
         owned = owned.where(GrantRow.dataset_id == dataset_id)

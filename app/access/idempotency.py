@@ -10,7 +10,6 @@ before it writes anything stores it at once (:func:`put`).
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import datetime
 from functools import cache
 
 from sqlalchemy import Executable
@@ -18,7 +17,7 @@ from sqlalchemy.orm import Session
 
 from app.access.tables import AnswerRow
 from app.core.errors import IdempotencyInFlight, IdempotencyKeyReused
-from app.db.database import DialectName, dialect_of_session, insert_on
+from app.db.database import DialectName, dialect_of_session, insert_on, transaction_time
 from app.wire import base
 
 Identity = tuple[str, str, str]
@@ -124,8 +123,6 @@ def answer_again(session: Session, request: IdempotentRequest) -> Answer:
 def once(
     session: Session,
     request: IdempotentRequest | None,
-    *,
-    at: datetime,
     work: Callable[[], Answer],
 ) -> Answer:
     """Does the work of a request and stores the answer in the same transaction, or
@@ -139,7 +136,7 @@ def once(
     """
     if request is None:
         return work()
-    if not put(session, request, _NO_ANSWER, at=at):
+    if not put(session, request, _NO_ANSWER):
         return answer_again(session, request)
     answer = work()
     row = session.get_one(AnswerRow, request.identity)
@@ -150,9 +147,7 @@ def once(
     return answer
 
 
-def put(
-    session: Session, request: IdempotentRequest, answer: Answer, *, at: datetime
-) -> bool:
+def put(session: Session, request: IdempotentRequest, answer: Answer) -> bool:
     """Stores the answer to a request, unless its identity has a row; returns whether it
     had none.
 
@@ -166,7 +161,7 @@ def put(
         "status": answer.status,
         "location": answer.location,
         "body": _hidden(answer.body, request),
-        "answered_at": at,
+        "answered_at": transaction_time(session),
     }
     insertion = _insertion(dialect_of_session(session))
     return session.execute(insertion, row).first() is not None

@@ -32,6 +32,7 @@ from app.access.tables import KeyRow, is_working
 from app.core import limits, stamps
 from app.core.errors import Unauthenticated
 from app.db.base import find_row
+from app.db.database import transaction_time
 
 _HOUR = timedelta(hours=1)
 _KEY = re.compile(r"([a-z0-9_]{4,32})\.([A-Za-z0-9_-]{43,512})", re.ASCII)
@@ -78,14 +79,12 @@ def create(
     *,
     name: str,
     roles: Sequence[Role],
-    at: datetime,
     expires_at: datetime | None = None,
 ) -> NewKey:
     """Creates a key whose secret has 256 random bits."""
     key_id, secret = stamps.new(stamps.KEY), _new_secret()
-    add(
-        session, key_id=key_id, secret=secret, name=name, roles=roles, at=at
-    ).expires_at = expires_at
+    row = add(session, key_id=key_id, secret=secret, name=name, roles=roles)
+    row.expires_at = expires_at
     return NewKey(key_id, f"{key_id}.{secret}")
 
 
@@ -96,7 +95,6 @@ def add(
     secret: str,
     name: str,
     roles: Sequence[Role],
-    at: datetime,
 ) -> KeyRow:
     """Stores a key whose secret the caller chose, and which does not expire."""
     row = KeyRow(
@@ -104,7 +102,7 @@ def add(
         name=name,
         secret_sha256=_digest(secret),
         roles=sorted({role.value for role in roles}),
-        created_at=at,
+        created_at=transaction_time(session),
     )
     session.add(row)
     session.flush()
@@ -120,7 +118,7 @@ def rotate(row: KeyRow, *, at: datetime) -> NewKey:
     return NewKey(row.id, f"{row.id}.{secret}")
 
 
-def authenticate(session: Session, key: str, *, now: grants.Now) -> Principal:
+def authenticate(session: Session, key: str) -> Principal:
     """Authenticates a caller by the text of its key.
 
     Raises:
@@ -134,7 +132,7 @@ def authenticate(session: Session, key: str, *, now: grants.Now) -> Principal:
     row = session.get(KeyRow, key_id)
     if not secret_matches(row, secret):
         raise Unauthenticated
-    return grants.authority(session, row, now=now)
+    return grants.authority(session, row)
 
 
 def end_sessions(session: Session, key_id: str) -> None:
@@ -216,9 +214,10 @@ def secret_matches(row: KeyRow | None, secret: str) -> bool:
     return is_equal and expected is not None
 
 
-def living_admin_exists(session: Session, *, at: datetime) -> bool:
+def living_admin_exists(session: Session) -> bool:
     """Whether any key that was not revoked and has not expired has the role ``admin``."""
-    living = select(KeyRow).where(KeyRow.issuer.is_(None), is_working(at))
+    is_living = is_working(transaction_time(session))
+    living = select(KeyRow).where(KeyRow.issuer.is_(None), is_living)
     rows = session.scalars(living)
     return any(Role.ADMIN.value in row.roles for row in rows)
 

@@ -43,6 +43,7 @@ from app.access.grants import Role
 from app.access.tables import KeyRow
 from app.core import limits, stamps
 from app.core.errors import Unauthenticated, Unavailable
+from app.db.database import transaction_time
 from grovekeeper_common import strict_json
 from grovekeeper_common.json_types import JsonMapping, JsonObject
 
@@ -528,7 +529,7 @@ def is_current(row: KeyRow, token: Token) -> bool:
     return row.roles == token.role_names or token.issued_at <= row.roles_at
 
 
-def add_subject(session: Session, token: Token, *, at: datetime) -> KeyRow:
+def add_subject(session: Session, token: Token) -> KeyRow:
     """Stores a subject with the roles of its first token."""
     row = KeyRow(
         id=subject_id(token.issuer, token.subject),
@@ -536,7 +537,7 @@ def add_subject(session: Session, token: Token, *, at: datetime) -> KeyRow:
         issuer=token.issuer,
         roles=token.role_names,
         roles_at=token.issued_at,
-        created_at=at,
+        created_at=transaction_time(session),
     )
     session.add(row)
     session.flush()

@@ -148,7 +148,7 @@ def _refuse_generated_key_on_the_network(
     if settings.admin_key is not None or is_loopback(settings.host):
         return
     with database.read() as session:
-        has_admin = living_admin_exists(session, at=database.now(session))
+        has_admin = living_admin_exists(session)
     file = settings.home / ADMIN_KEY_FILE
     if not has_admin or file.exists():
         raise InstallationError(

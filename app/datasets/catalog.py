@@ -29,6 +29,7 @@ from app.core.sealed_files import DataKey, StorageKeys
 from app.core.stamps import is_reference
 from app.datasets import unit_names
 from app.db.base import Base, PrimaryKey, find_row
+from app.db.database import transaction_time
 from grovekeeper_common import identifier_names
 from grovekeeper_common.json_types import JsonObject
 from grovekeeper_forests.data.schema import Schema
@@ -521,15 +522,16 @@ def page(
             yield Dataset(row)
 
 
-def add_epoch(
-    session: Session, dataset_id: str, *, epoch_id: str, at: datetime
-) -> EpochRow:
+def add_epoch(session: Session, dataset_id: str, *, epoch_id: str) -> EpochRow:
     """Records an upload; the caller holds the dataset's lock."""
     last = session.scalar(
         select(func.max(EpochRow.ordinal)).where(EpochRow.dataset_id == dataset_id)
     )
     row = EpochRow(
-        id=epoch_id, dataset_id=dataset_id, ordinal=(last or 0) + 1, uploaded_at=at
+        id=epoch_id,
+        dataset_id=dataset_id,
+        ordinal=(last or 0) + 1,
+        uploaded_at=transaction_time(session),
     )
     session.add(row)
     session.flush()

@@ -478,8 +478,6 @@ class Database:
                 take_name(connection, name, wait_s=wait_s)
             yield
 
-    now = staticmethod(now)
-
     def forget_deleted(self) -> None:
         """Empties the write-ahead log of a SQLite database, which still has what was
         deleted.

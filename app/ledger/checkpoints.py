@@ -46,7 +46,6 @@ from collections.abc import (
 )
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -63,6 +62,7 @@ from sqlalchemy.orm import Session
 from app.core import files, stamps
 from app.core.errors import HeadNotSigned, InstallationError, LedgerRewound
 from app.core.files import Store, StoredFile
+from app.db.database import transaction_time
 from app.ledger.tables import BlockRow, EntryRow, SignerRow
 from grovekeeper_common import durable_files
 
@@ -445,14 +445,16 @@ def pinned_keys(session: Session) -> list[str]:
     )
 
 
-def pin_key(
-    session: Session, verifier_key: str, *, after: Sequence[str], at: datetime
-) -> None:
+def pin_key(session: Session, verifier_key: str, *, after: Sequence[str]) -> None:
     """Makes a key the present signer's. ``after``: the pinned keys, as the caller read
     them.
     """
     session.add(
-        SignerRow(ordinal=len(after) + 1, verifier_key=verifier_key, pinned_at=at)
+        SignerRow(
+            ordinal=len(after) + 1,
+            verifier_key=verifier_key,
+            pinned_at=transaction_time(session),
+        )
     )
     session.flush()
 

@@ -256,9 +256,7 @@ def rules_of(row: RulesRow | None) -> Rules:
     )
 
 
-def put(
-    session: Session, account_id: str, rules: Rules, *, actor: str, at: datetime
-) -> None:
+def put(session: Session, account_id: str, rules: Rules, *, actor: str) -> None:
     """Puts rules in force and drops a proposal. The caller holds the locks of the
     dataset and of its account.
     """
@@ -273,7 +271,7 @@ def put(
         "erase_rows_at": rules.erase_rows_at,
         "proposal": None,
         "changed_by": actor,
-        "changed_at": at,
+        "changed_at": transaction_time(session),
     }
     session.merge(RulesRow(account_id=account_id, **values))
     session.flush()
@@ -449,11 +447,12 @@ def proposed(session: Session, *, among: Collection[str] | None) -> list[RulesRo
     return list(session.scalars(query))
 
 
-def due_accounts(session: Session, *, at: datetime) -> list[str]:
+def due_accounts(session: Session) -> list[str]:
     """Ids of the accounts whose date of erasure has come, in order; deleted datasets
     among them.
     """
-    due = select(RulesRow.account_id).where(RulesRow.erase_rows_at <= at)
+    is_due = RulesRow.erase_rows_at <= transaction_time(session)
+    due = select(RulesRow.account_id).where(is_due)
     return list(session.scalars(due.order_by(RulesRow.account_id)))
 
 
@@ -461,16 +460,16 @@ HeldBy = Literal["frozen", "erasure-due"]
 """Why the jobs of an account are not started."""
 
 
-def closed_accounts(session: Session, *, at: datetime) -> frozenset[str]:
+def closed_accounts(session: Session) -> frozenset[str]:
     """Ids of the accounts whose jobs are not started; see :func:`holds`."""
-    return frozenset(holds(session, at=at))
+    return frozenset(holds(session))
 
 
-def holds(session: Session, *, at: datetime) -> dict[str, HeldBy]:
+def holds(session: Session) -> dict[str, HeldBy]:
     """Why jobs are not started, by account: frozen, or with rows that are to be erased
     by now, frozen or not.
     """
-    is_due = RulesRow.erase_rows_at <= at
+    is_due = RulesRow.erase_rows_at <= transaction_time(session)
     held = session.execute(
         select(RulesRow.account_id, is_due).where(or_(RulesRow.is_frozen, is_due))
     )

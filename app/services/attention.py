@@ -5,7 +5,7 @@ All of them stand in lists that the caller may read, and none depends on a row.
 """
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from sqlalchemy.orm import Session
 
@@ -19,6 +19,7 @@ from app.access.grants import (
 )
 from app.core import limits, stamps
 from app.datasets import catalog
+from app.db.database import transaction_time
 from app.jobs.queue import JobFilter
 from app.jobs.states import JobState
 from app.ledger import rules, verifications
@@ -48,9 +49,9 @@ def show_attention(installation: Installation, principal: Principal) -> Attentio
     began lately, keys that end soon, and the tightest budgets.
     """
     with installation.database.read() as session:
-        at = installation.database.now(session)
-        proposals = _proposals(session, principal, at=at)
-        ending = _ending_keys(session, principal, at=at)
+        at = transaction_time(session)
+        proposals = _proposals(session, principal)
+        ending = _ending_keys(session, principal)
         ledgers, ledger_counts = _unverified(session, principal)
     by = (installation, principal)
     counted = show_jobs.count_jobs(*by)
@@ -90,14 +91,12 @@ def _approvals(installation: Installation, principal: Principal) -> list[Approva
     return list(others)[: limits.MAX_ATTENTION]
 
 
-def _proposals(
-    session: Session, principal: Principal, *, at: datetime
-) -> list[RulesProposal]:
+def _proposals(session: Session, principal: Principal) -> list[RulesProposal]:
     """The proposed rules that the caller may put in force: another owner's."""
     owned = grants.datasets_with(session, principal, MANAGE_DATASET)
     living: dict[str, JsonObject] = {}
     for row in rules.proposed(session, among=owned):
-        proposal = dataset_rules.living_proposal(row, at=at)
+        proposal = dataset_rules.living_proposal(session, row)
         if proposal is not None and proposal["by"] != principal.key_id:
             living[row.account_id] = proposal
     datasets = catalog.named(session, list(living))
@@ -142,9 +141,8 @@ def _unverified(
     return ledgers, LedgerCounts(accounts=accounts, to_verify=to_verify)
 
 
-def _ending_keys(
-    session: Session, principal: Principal, *, at: datetime
-) -> list[ExpiringKey]:
+def _ending_keys(session: Session, principal: Principal) -> list[ExpiringKey]:
+    at = transaction_time(session)
     until = at + timedelta(days=limits.KEY_ENDS_SOON_DAYS)
     only = None if principal.is_admin else principal.key_id
     rows = keys.ending(

@@ -21,6 +21,7 @@ from app.core import stamps
 from app.core.errors import NotFound, RoleMissing, SubmitterRevoked, Unauthenticated
 from app.core.settings import Settings
 from app.datasets import catalog
+from app.db.database import transaction_time
 from app.jobs.states import EndReason
 from app.jobs.tables import JobRow
 from app.ledger import control
@@ -61,7 +62,7 @@ class IdentityProvider:
 def confirm(installation: Installation, principal: Principal) -> Principal:
     """The principal of a request that began some time ago, with its present roles."""
     with installation.database.read() as session:
-        return refreshed(installation, session, principal)
+        return grants.confirm(session, principal)
 
 
 def credential_of(authorization: str | None) -> str | None:
@@ -101,7 +102,7 @@ def authenticate(
         )
         return replace(_subject(installation, token), token_expires_at=token.expires_at)
     with installation.database.read() as session:
-        return keys.authenticate(session, credential, now=installation.database.now)
+        return keys.authenticate(session, credential)
 
 
 def cached(installation: Installation, authorization: str | None) -> Principal | None:
@@ -147,9 +148,7 @@ def _valid_s(installation: Installation, principal: Principal) -> float:
     if principal.expires_at is not None:
         with installation.database.read() as session:
             ends.append(
-                (
-                    principal.expires_at - installation.database.now(session)
-                ).total_seconds()
+                (principal.expires_at - transaction_time(session)).total_seconds()
             )
     return min(ends)
 
@@ -159,18 +158,17 @@ def _subject(installation: Installation, token: tokens.Token) -> Principal:
 
     Only the first token of a subject and a token with other roles write.
     """
-    database = installation.database
-    with database.read() as session:
+    with installation.database.read() as session:
         row = tokens.find_subject(session, token)
         if row is not None and tokens.is_current(row, token):
-            return grants.read(session, row.id, now=database.now)
+            return grants.read(session, row.id)
     key_id = tokens.subject_id(token.issuer, token.subject)
-    with database.write() as session:
+    with installation.database.write() as session:
         grants.lock(session, key_id, changing=key_id)
         row = tokens.find_subject(session, token)
         is_first = row is None
         if row is None:
-            row = tokens.add_subject(session, token, at=database.now(session))
+            row = tokens.add_subject(session, token)
             control.record(
                 session,
                 EntryKind.SUBJECT_ADMITTED,
@@ -187,7 +185,7 @@ def _subject(installation: Installation, token: tokens.Token) -> Principal:
                 key=key_id,
                 roles=row.roles,
             )
-        principal = grants.read(session, key_id, now=database.now)
+        principal = grants.read(session, key_id)
     if not is_first:
         keys.wait_for_revocation()  # an earlier token may have had more roles
     return principal
@@ -211,16 +209,9 @@ def write_as(
     """
     with installation.database.write() as session:
         grants.lock(session, caller.key_id, changing=changing)
-        yield session, refreshed(installation, session, caller)
+        yield session, grants.confirm(session, caller)
     if changing is not None:
         keys.wait_for_revocation()
-
-
-def refreshed(
-    installation: Installation, session: Session, caller: Principal
-) -> Principal:
-    """The caller of a request that began some time ago, with its present roles."""
-    return grants.confirm(session, caller, now=installation.database.now)
 
 
 def authorized_dataset(
@@ -247,17 +238,14 @@ def managed_dataset(
     return catalog.locked(session, dataset.id).living()
 
 
-def require_submitter(
-    installation: Installation, session: Session, row: JobRow
-) -> None:
+def require_submitter(session: Session, row: JobRow) -> None:
     """Checks that the submitter of a job may still train on every dataset of the job.
 
     Raises:
         SubmitterRevoked: its key or a grant was revoked, or the key expired.
     """
-    now = installation.database.now
     try:
-        submitter = grants.read(session, row.submitted_by, now=now)
+        submitter = grants.read(session, row.submitted_by)
         for dataset_id in {row.dataset_id, *(part.dataset for part in row.parts)}:
             grants.require(session, submitter, dataset_id, TRAIN, kind="dataset")
     except Unauthenticated:

@@ -28,6 +28,7 @@ from app.core.errors import (
 )
 from app.core.preconditions import NOTHING, Condition, etag_of, require_unchanged
 from app.datasets import catalog
+from app.db.database import transaction_time
 from app.jobs import queue
 from app.jobs.states import EndReason, JobState
 from app.jobs.tables import JobRow
@@ -120,7 +121,7 @@ def show_rules(
     """Shows the rules of a dataset."""
     with installation.database.read() as session:
         dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
-        return rules_out(session, dataset, at=installation.database.now(session))
+        return rules_out(session, dataset)
 
 
 def list_frozen(
@@ -137,17 +138,18 @@ def list_frozen(
         ]
 
 
-def living_proposal(row: RulesRow | None, *, at: datetime) -> JsonObject | None:
+def living_proposal(session: Session, row: RulesRow | None) -> JsonObject | None:
     """The proposed rules, their owner and the time, until the proposal expires."""
     if row is None or row.proposal is None:
         return None
     proposed_at = stamps.from_text(row.proposal["at"])
-    if at > proposed_at + timedelta(seconds=limits.MAX_PROPOSAL_S):
+    ends_at = proposed_at + timedelta(seconds=limits.MAX_PROPOSAL_S)
+    if transaction_time(session) > ends_at:
         return None
     return row.proposal
 
 
-def rules_out(session: Session, dataset: catalog.Dataset, *, at: datetime) -> RulesOut:
+def rules_out(session: Session, dataset: catalog.Dataset) -> RulesOut:
     """Formats the rules of a dataset."""
     row = rules.row_of(session, dataset.id)
     accountant = tables.account(session, dataset.id).accountant
@@ -166,17 +168,17 @@ def rules_out(session: Session, dataset: catalog.Dataset, *, at: datetime) -> Ru
             **shown,
             "changed_by": None if row is None else row.changed_by,
             "changed_at": None if row is None else stamps.to_text(row.changed_at),
-            "proposal": living_proposal(row, at=at),
-            "etag": _etag(dataset, row, at=at),
+            "proposal": living_proposal(session, row),
+            "etag": _etag(session, dataset, row),
         }
     )
 
 
-def _etag(dataset: catalog.Dataset, row: RulesRow | None, *, at: datetime) -> str:
+def _etag(session: Session, dataset: catalog.Dataset, row: RulesRow | None) -> str:
     changed = None
     if row is not None:
         changed = [row.changed_by, stamps.to_text(row.changed_at)]
-    return etag_of(dataset.id, changed, living_proposal(row, at=at))
+    return etag_of(dataset.id, changed, living_proposal(session, row))
 
 
 def change_rules(
@@ -210,11 +212,9 @@ def change_rules(
         # keys are never deleted, so no lock is needed
         body = _with_ids(session, principal, dataset.id, body)
         catalog.locked(session, dataset.id).living()
-        change = _Change(
-            session, principal, dataset, installation.database.now, condition
-        )
+        change = _Change(session, principal, dataset, condition)
         change.request(rules_of(body, change.accountant))
-        return rules_out(session, dataset, at=change.at)
+        return rules_out(session, dataset)
 
 
 class _Change:
@@ -225,27 +225,25 @@ class _Change:
         session: Session,
         principal: Principal,
         dataset: catalog.Dataset,
-        now: grants.Now,
         condition: Condition,
     ) -> None:
         self._session = session
         self._principal = principal
         self._dataset = dataset
-        self._now = now
-        self.at = now(session)
+        self._at = transaction_time(session)
         self.accountant = tables.account(session, dataset.id).accountant
         self._row = rules.row_of(session, dataset.id)
         self._before = rules.rules_of(self._row)
-        if self._before.is_due(self.at):
+        if self._before.is_due(self._at):
             raise ErasureDue(dataset.id, dataset.name)
-        self._proposal = living_proposal(self._row, at=self.at)
+        self._proposal = living_proposal(session, self._row)
         self._condition = condition
 
     def request(self, rules: Rules) -> None:
         if self._condition == NOTHING:
             raise ChangedMeanwhile
         erase_at = rules.erase_rows_at
-        if erase_at is not None and erase_at <= self.at:
+        if erase_at is not None and erase_at <= self._at:
             raise InvalidRequest.at("/erase_rows_at", "past")
         if self._principal.is_admin or not loosens(self._before, rules):
             if rules != self._before or self._proposal is not None:
@@ -267,29 +265,24 @@ class _Change:
     def _is_owner(self, key_id: str) -> bool:
         """Whether the key of a proposal is an owner still."""
         try:
-            proposer = grants.read(self._session, key_id, now=self._now)
+            proposer = grants.read(self._session, key_id)
         except Unauthenticated:
             return False
         return grants.granted(self._session, proposer, self._dataset.id) is Role.OWNER
 
     def _require_unchanged(self) -> None:
-        require_unchanged(self._condition, _etag(self._dataset, self._row, at=self.at))
+        etag = _etag(self._session, self._dataset, self._row)
+        require_unchanged(self._condition, etag)
 
     def _put(self, rules: Rules, *, proposed_by: str | None) -> None:
         self._require_unchanged()
         # Jobs that could not start while the dataset was frozen wait anew. They are
         # locked before the account, as everywhere.
         if self._before.is_frozen and not rules.is_frozen:
-            queue.restart_waits(self._session, self._dataset.id, at=self.at)
+            queue.restart_waits(self._session, self._dataset.id, at=self._at)
         # a charge checks the rules under this lock
         tables.locked_account(self._session, self._dataset.id)
-        put(
-            self._session,
-            self._dataset.id,
-            rules,
-            actor=self._principal.key_id,
-            at=self.at,
-        )
+        put(self._session, self._dataset.id, rules, actor=self._principal.key_id)
         self._record(EntryKind.RULES_CHANGED, rules, proposed_by=proposed_by)
 
     def _propose(self, rules: Rules) -> None:
@@ -299,7 +292,7 @@ class _Change:
         self._row.proposal = {
             "rules": proposed,
             "by": self._principal.key_id,
-            "at": stamps.to_text(self.at),
+            "at": stamps.to_text(self._at),
         }
         self._session.flush()
         self._record(EntryKind.RULES_PROPOSED, rules)
@@ -442,7 +435,7 @@ def decide(
         owned = _owned_datasets(session, principal, job_datasets or [row.dataset_id])
         if row.submitted_by == principal.key_id:
             raise SameSubmitter
-        at = installation.database.now(session)
+        at = transaction_time(session)
         undecided = [
             approval
             for approval in approvals
@@ -451,10 +444,10 @@ def decide(
         if row.state != JobState.WAITING or at > _expires_at(row) or not undecided:
             raise NotWaiting
         dataset_ids = [approval.dataset_id for approval in undecided]
-        end = partial(notices.end_locked, session, [row], actor=principal.key_id, at=at)
+        end = partial(notices.end_locked, session, [row], actor=principal.key_id)
         try:
             if body.decision == "approve":
-                require_submitter(installation, session, row)
+                require_submitter(session, row)
         except SubmitterRevoked as revoked:
             # raised after the commit, with which the job has ended
             refusal = revoked
@@ -467,7 +460,7 @@ def decide(
                 _cover(session, row, dataset_ids)
                 if all(approval.decision == "approve" for approval in approvals):
                     queue.enqueue_approved(row, at=at)
-                    notices.job_changed(session, row, notices.JOB_QUEUED, at=at)
+                    notices.job_changed(session, row, notices.JOB_QUEUED)
             act = _ACTS[body.decision]
             control.record(
                 session,

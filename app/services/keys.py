@@ -16,7 +16,7 @@ from app.access.tables import GrantRow, KeyRow
 from app.core import limits, stamps
 from app.core.errors import InstallationError, InvalidRequest, LastOwner, NotFound
 from app.datasets import catalog
-from app.db.database import Database
+from app.db.database import Database, transaction_time
 from app.db.locks import lock_names
 from app.ledger import control
 from app.ledger.tables import EntryKind
@@ -43,20 +43,17 @@ def create_key(
     roles = list(map(Role, body.roles))
     with write_as(installation, principal) as (session, principal):
         principal.require(Role.ADMIN)
-        at = installation.database.now(session)
 
         def work() -> Answer:
-            _check_expiry(body.expires_at, at=at)
+            _check_expiry(session, body.expires_at)
             new_key = keys.create(
-                session, name=body.name, roles=roles, at=at, expires_at=body.expires_at
+                session, name=body.name, roles=roles, expires_at=body.expires_at
             )
             row = keys.find(session, new_key.id)
             _record_made(session, row, actor=principal.key_id)
             return _key_created(row, new_key)
 
-        return KeyCreated.model_validate_json(
-            once(session, request, at=at, work=work).body
-        )
+        return KeyCreated.model_validate_json(once(session, request, work).body)
 
 
 def rotate_key(
@@ -84,12 +81,11 @@ def rotate_key(
         row = keys.find(session, key_id)
         if row.revoked_at is not None or row.issuer is not None:
             raise NotFound("key")
-        at = installation.database.now(session)
 
         def work() -> Answer:
             row.expires_at = body.expires_at or row.expires_at
-            _check_expiry(row.expires_at, at=at)
-            rotated = keys.rotate(row, at=at)
+            _check_expiry(session, row.expires_at)
+            rotated = keys.rotate(row, at=transaction_time(session))
             control.record(
                 session,
                 EntryKind.KEY_ROTATED,
@@ -99,9 +95,7 @@ def rotate_key(
             )
             return _key_created(row, rotated)
 
-        return KeyCreated.model_validate_json(
-            once(session, request, at=at, work=work).body
-        )
+        return KeyCreated.model_validate_json(once(session, request, work).body)
 
 
 def end_sessions(installation: Installation, principal: Principal) -> None:
@@ -142,7 +136,7 @@ def revoke_key(installation: Installation, principal: Principal, key_id: str) ->
         principal.require(Role.ADMIN)
         row = keys.find(session, key_id)
         if row.revoked_at is None:
-            row.revoked_at = installation.database.now(session)
+            row.revoked_at = transaction_time(session)
             control.record(
                 session, EntryKind.KEY_REVOKED, actor=principal.key_id, key=key_id
             )
@@ -160,9 +154,7 @@ def show_revocation(
     principal.require(Role.ADMIN)
     with installation.database.read() as session:
         row = keys.find(session, key_id)
-        owned = grants.only_owner_of(
-            session, key_id, at=installation.database.now(session)
-        )
+        owned = grants.only_owner_of(session, key_id)
         return _key_out(row), {
             dataset_id: named.name
             for dataset_id, named in catalog.named(session, owned).items()
@@ -210,20 +202,19 @@ def ensure_first_admin(
     with database.write() as session:
         # several servers may start on one new database
         lock_names(session, exclusive=["first admin key"])
-        at = database.now(session)
         if configured is not None:
-            _register_configured(database, session, configured)
+            _register_configured(session, configured)
             return None
-        if keys.living_admin_exists(session, at=at):
+        if keys.living_admin_exists(session):
             return None
-        if _registered(session, of_file, at=at):
+        if _registered(session, of_file):
             return None
-        generated = _create_admin(session, "first admin", at=at)
+        generated = _create_admin(session, "first admin")
         keep(generated)
         return generated
 
 
-def _registered(session: Session, of_file: str | None, *, at: datetime) -> bool:
+def _registered(session: Session, of_file: str | None) -> bool:
     """Registers the key of a file as the first admin key, if it is a key that this
     database has never had.
     """
@@ -233,7 +224,7 @@ def _registered(session: Session, of_file: str | None, *, at: datetime) -> bool:
         return False
     if session.get(KeyRow, key_id) is not None:
         return False
-    _add_admin(session, key_id, secret, name="first admin", at=at)
+    _add_admin(session, key_id, secret, name="first admin")
     return True
 
 
@@ -242,21 +233,17 @@ def create_admin(database: Database, name: str) -> NewKey:
     keys.
     """
     with database.write() as session:
-        return _create_admin(session, name, at=database.now(session))
+        return _create_admin(session, name)
 
 
-def _create_admin(session: Session, name: str, *, at: datetime) -> NewKey:
-    new_key = keys.create(session, name=name, roles=[Role.ADMIN], at=at)
+def _create_admin(session: Session, name: str) -> NewKey:
+    new_key = keys.create(session, name=name, roles=[Role.ADMIN])
     _record_made(session, keys.find(session, new_key.id), actor=control.OPERATOR)
     return new_key
 
 
-def _add_admin(
-    session: Session, key_id: str, secret: str, *, name: str, at: datetime
-) -> None:
-    row = keys.add(
-        session, key_id=key_id, secret=secret, name=name, roles=[Role.ADMIN], at=at
-    )
+def _add_admin(session: Session, key_id: str, secret: str, *, name: str) -> None:
+    row = keys.add(session, key_id=key_id, secret=secret, name=name, roles=[Role.ADMIN])
     _record_made(session, row, actor=control.OPERATOR)
 
 
@@ -278,9 +265,10 @@ def _expiry(row: KeyRow) -> dict[str, str]:
     return {"expires_at": stamps.to_text(row.expires_at)}
 
 
-def _check_expiry(expires_at: datetime | None, *, at: datetime) -> None:
+def _check_expiry(session: Session, expires_at: datetime | None) -> None:
     if expires_at is None:
         return
+    at = transaction_time(session)
     if expires_at <= at:
         raise InvalidRequest.at("/expires_at", "too-early")
     if expires_at > at + timedelta(days=limits.MAX_KEY_LIFETIME_DAYS):
@@ -288,7 +276,7 @@ def _check_expiry(expires_at: datetime | None, *, at: datetime) -> None:
         raise InvalidRequest.at("/expires_at", "too-late", accepted=[latest])
 
 
-def _register_configured(database: Database, session: Session, configured: str) -> None:
+def _register_configured(session: Session, configured: str) -> None:
     try:
         key_id, secret = keys.split(configured)
     except NotAKey:
@@ -297,8 +285,7 @@ def _register_configured(database: Database, session: Session, configured: str) 
         ) from None
     row = session.get(KeyRow, key_id)
     if row is None:
-        at = database.now(session)
-        _add_admin(session, key_id, secret, name="configured admin", at=at)
+        _add_admin(session, key_id, secret, name="configured admin")
     elif not keys.secret_matches(row, secret):
         raise InstallationError(
             "the id of the configured admin key belongs to a key with another secret"
@@ -385,16 +372,14 @@ def put_grant(
     ):
         if keys.find(session, key_id).revoked_at is not None:
             raise NotFound("key")
-        at = installation.database.now(session)
         if role != Role.OWNER:
-            _require_another_owner(session, dataset.id, key_id, at=at)
+            _require_another_owner(session, dataset.id, key_id)
         grants.put(
             session,
             dataset_id=dataset.id,
             key_id=key_id,
             role=Role(role),
             by=principal.key_id,
-            at=at,
         )
         control.record(
             session,
@@ -421,9 +406,7 @@ def remove_grant(
         dataset,
     ):
         keys.find(session, key_id)
-        _require_another_owner(
-            session, dataset.id, key_id, at=installation.database.now(session)
-        )
+        _require_another_owner(session, dataset.id, key_id)
         if grants.remove(session, dataset_id=dataset.id, key_id=key_id):
             control.record(
                 session,
@@ -449,10 +432,7 @@ def show_grant(
             row = session.get(GrantRow, (key_id, dataset.id))
         if row is None:
             raise NotFound("grant")
-        at = installation.database.now(session)
-        is_last = bool(
-            grants.only_owner_of(session, key_id, at=at, dataset_id=dataset.id)
-        )
+        is_last = bool(grants.only_owner_of(session, key_id, dataset_id=dataset.id))
         return _listed(row, keys.find(session, key_id)), is_last
 
 
@@ -473,10 +453,8 @@ def _changing(
         yield session, principal, catalog.locked(session, dataset.id)
 
 
-def _require_another_owner(
-    session: Session, dataset_id: str, key_id: str, *, at: datetime
-) -> None:
-    if grants.only_owner_of(session, key_id, at=at, dataset_id=dataset_id):
+def _require_another_owner(session: Session, dataset_id: str, key_id: str) -> None:
+    if grants.only_owner_of(session, key_id, dataset_id=dataset_id):
         raise LastOwner
 
 

@@ -5,7 +5,6 @@ and moves their aliases.
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Any, BinaryIO, Self
 
 from sqlalchemy.orm import Session
@@ -18,6 +17,7 @@ from app.access.grants import (
     SEE_MODEL,
     TAKE_MODEL,
     Principal,
+    confirm,
     datasets_with,
     names_on_datasets,
 )
@@ -32,13 +32,14 @@ from app.core.errors import (
 )
 from app.core.preconditions import NOTHING, Condition, etag_of, require_unchanged
 from app.datasets import catalog
+from app.db.database import transaction_time
 from app.jobs import queue
 from app.jobs.tables import JobPart, JobRow
 from app.ledger import control
 from app.ledger.tables import EntryKind
 from app.registry import models
 from app.registry.tables import AliasMoveRow, ReleaseRow
-from app.services.authorization import authorized_dataset, refreshed, write_as
+from app.services.authorization import authorized_dataset, write_as
 from app.services.guarantees import of_population
 from app.services.installation import Installation
 from app.services.pagination import PageRequest, page_of
@@ -393,7 +394,7 @@ def _taken(
 ) -> ReleaseRow:
     with installation.database.read() as session:
         return addressed_model(
-            session, refreshed(installation, session, principal), address, TAKE_MODEL
+            session, confirm(session, principal), address, TAKE_MODEL
         )
 
 
@@ -469,14 +470,7 @@ def put_alias(
             require_unchanged(
                 condition, None if move is None else _etag(move), exists=not is_new
             )
-            move = _move(
-                dataset,
-                alias,
-                row.id,
-                by=principal,
-                at=installation.database.now(session),
-            )
-            models.add_move(session, move)
+            move = _move(session, dataset, alias, row.id, by=principal)
             control.record(
                 session,
                 EntryKind.ALIAS_MOVED,
@@ -510,16 +504,7 @@ def remove_alias(
         move = models.last_move(session, dataset.id, alias)
         if move is not None and move.model_id is not None:
             require_unchanged(condition, _etag(move))
-            models.add_move(
-                session,
-                _move(
-                    dataset,
-                    alias,
-                    None,
-                    by=principal,
-                    at=installation.database.now(session),
-                ),
-            )
+            _move(session, dataset, alias, None, by=principal)
             control.record(
                 session,
                 EntryKind.ALIAS_REMOVED,
@@ -593,21 +578,23 @@ def _etag(last: AliasMoveRow) -> str:
 
 
 def _move(
+    session: Session,
     dataset: catalog.Dataset,
     alias: str,
     model_id: str | None,
     *,
     by: Principal,
-    at: datetime,
 ) -> AliasMoveRow:
-    return AliasMoveRow(
+    row = AliasMoveRow(
         dataset_id=dataset.id,
         alias=alias,
         dataset_name=dataset.name,
         model_id=model_id,
         moved_by=by.key_id,
-        moved_at=at,
+        moved_at=transaction_time(session),
     )
+    models.add_move(session, row)
+    return row
 
 
 def _facts(row: AliasMoveRow) -> dict[str, str]:

@@ -14,6 +14,7 @@ from app.core import limits
 from app.core.errors import BalanceMismatch
 from app.core.files import newest_backup
 from app.datasets import catalog
+from app.db.database import transaction_time
 from app.db.revisions import revision_of
 from app.jobs import outbox, queue
 from app.jobs.states import EndReason, JobState
@@ -67,7 +68,7 @@ def observe(installation: Installation, heads: Heads) -> Observed:
         jobs = queue.counts(session, WAITING)
         failed = queue.failed(session)
         deliveries = outbox.n_waiting_in_all(session)
-        at = installation.database.now(session)
+        at = transaction_time(session)
         since = queue.oldest_wait(session)
         wait_s = 0 if since is None else max(int((at - since).total_seconds()), 0)
         n_workers = queue.n_workers(session, at=at)

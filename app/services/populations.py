@@ -8,6 +8,7 @@ from app.access.grants import Principal, Role
 from app.access.idempotency import Answer, IdempotentRequest, once
 from app.core import stamps
 from app.datasets import catalog
+from app.db.database import transaction_time
 from app.ledger import control, populations, statements
 from app.ledger.admission import Population
 from app.ledger.tables import EntryKind, PopulationRow
@@ -45,7 +46,6 @@ def open_population(
     cap = cap_of(body.budget)
     with write_as(installation, principal) as (session, principal):
         principal.require(Role.OWNER)
-        at = installation.database.now(session)
 
         def work() -> Answer:
             new_population = populations.NewPopulation(
@@ -56,7 +56,9 @@ def open_population(
                 delta=amounts.text_or_none(body.budget.delta),
                 declared_by=principal.key_id,
             )
-            row = populations.open_population(session, new_population, at=at)
+            row = populations.open_population(
+                session, new_population, at=transaction_time(session)
+            )
             control.record(
                 session,
                 EntryKind.POPULATION_OPENED,
@@ -67,7 +69,7 @@ def open_population(
                 201, population_out(session, row), location=f"/populations/{row.id}"
             )
 
-        return once(session, request, at=at, work=work)
+        return once(session, request, work)
 
 
 def list_populations(

@@ -28,6 +28,7 @@ from app.core.errors import (
     Unavailable,
 )
 from app.datasets import catalog
+from app.db.database import transaction_time
 from app.jobs import outbox
 from app.jobs.outbox import WebhookRow
 from app.ledger import control
@@ -79,7 +80,7 @@ def create_webhook(
     secret = _new_secret()
     with write_as(installation, principal) as (session, principal):
         dataset = managed_dataset(session, principal, reference)
-        at = installation.database.now(session)
+        at = transaction_time(session)
         row = WebhookRow(
             id=stamps.new(stamps.WEBHOOK),
             dataset_id=dataset.id,
@@ -96,7 +97,7 @@ def create_webhook(
             failures=0,
         )
         outbox.add(session, row)
-        notices.tell_low(session, [dataset.id], at=at)
+        notices.tell_low(session, [dataset.id])
         control.record(
             session,
             EntryKind.WEBHOOK_MADE,
@@ -131,7 +132,7 @@ def rotate_webhook(
             secret.encode(), purpose=SECRET
         )
         outbox.rotate(
-            row, sealed, overlap_s=body.overlap_s, at=installation.database.now(session)
+            row, sealed, overlap_s=body.overlap_s, at=transaction_time(session)
         )
         control.record(
             session,
@@ -168,7 +169,7 @@ def send_test(
     """
     with write_as(installation, principal) as (session, principal):
         dataset, row = _locked(session, principal, reference, webhook_id)
-        at = installation.database.now(session)
+        at = transaction_time(session)
         if not outbox.put(session, row, outbox.TEST, {"dataset": dataset.id}, at=at):
             raise TooLarge(
                 "the number of waiting events", limits.MAX_WAITING_DELIVERIES
@@ -286,7 +287,7 @@ def _due(
     installation: Installation, *, without: Sequence[str]
 ) -> list[tuple[str, str]]:
     with installation.database.read() as session:
-        at = installation.database.now(session)
+        at = transaction_time(session)
         due = outbox.due(session, at=at, without=without)
         has_ended_secrets = outbox.has_ended_secrets(session, at=at)
     if has_ended_secrets:
@@ -311,14 +312,13 @@ def _held(installation: Installation, webhook_id: str) -> _Held | None:
     """Holds the webhook and reads its oldest delivery; a webhook without authority is
     removed.
     """
-    database = installation.database
-    with database.write() as session:
-        at = database.now(session)
+    with installation.database.write() as session:
+        at = transaction_time(session)
         row = outbox.hold(session, webhook_id, at=at)
         if row is None:
             return None
         dataset = catalog.find(session, row.dataset_id)
-        if dataset.is_deleted or not _may_still_listen(installation, session, row):
+        if dataset.is_deleted or not _may_still_listen(session, row):
             outbox.remove(session, [row.id])
             control.record(
                 session,
@@ -348,11 +348,9 @@ def _held(installation: Installation, webhook_id: str) -> _Held | None:
         )
 
 
-def _may_still_listen(
-    installation: Installation, session: Session, row: WebhookRow
-) -> bool:
+def _may_still_listen(session: Session, row: WebhookRow) -> bool:
     try:
-        owner = grants.read(session, row.created_by, now=installation.database.now)
+        owner = grants.read(session, row.created_by)
         grants.require(session, owner, row.dataset_id, MANAGE_DATASET, kind="dataset")
     except (Unauthenticated, NotFound, RoleMissing):
         return False
@@ -394,6 +392,6 @@ def _deliver(installation: Installation, held: _Held) -> bool:
             row,
             held.delivery_id,
             outcome,
-            at=installation.database.now(session),
+            at=transaction_time(session),
         )
     return outbox.is_accepted(outcome)

@@ -15,6 +15,7 @@ from app.core.memory import forbid_core_dumps
 from app.core.processes import Periodic, Stop, stop_signals
 from app.core.settings import Settings
 from app.db import revisions
+from app.db.database import transaction_time
 from app.jobs import queue
 from app.services.datasets.erase import erase_due
 from app.services.execution.lease import Stopped
@@ -92,7 +93,7 @@ def _seen(installation: Installation, cannot_load: threading.Event) -> Iterator[
                 if cannot_load.is_set():
                     queue.forget_worker(session, worker_id)
                 else:
-                    queue.see_worker(session, worker_id, at=database.now(session))
+                    queue.see_worker(session, worker_id, at=transaction_time(session))
 
     notes = Periodic("worker", note, interval_s=limits.WORKER_NOTE_INTERVAL_S)
     notes.start()

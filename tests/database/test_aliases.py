@@ -20,6 +20,7 @@ from app.core.errors import (
     TooLarge,
 )
 from app.core.preconditions import condition_of
+from app.db.database import transaction_time
 from app.ledger import control
 from app.registry.models import ModelFilter
 from app.registry.tables import ReleaseRow
@@ -52,7 +53,7 @@ def _trained(installation: Installation, dataset: dict[str, Any], *names: str) -
                     kind="train",
                     id=name, name=None, dataset_id=dataset["id"], dataset_name=dataset["name"], job_id=f"jb_{name}",
                     algorithm="mrf", digest=f"digest of {name}", size_bytes=1,
-                    created_at=installation.database.now(session) + timedelta(seconds=number),
+                    created_at=transaction_time(session) + timedelta(seconds=number),
                 )
             )  # fmt: skip
 

@@ -16,6 +16,7 @@ from app.access import keys
 from app.access.keys import CachedAuthority
 from app.core import stamps
 from app.core.errors import NotFound
+from app.db.database import transaction_time
 from app.registry.tables import ReleaseRow
 from app.services import models
 from app.services.authorization import authenticate_and_keep, cached
@@ -98,7 +99,7 @@ def predictor(
                     kind="train",
                     id=name, name=None, dataset_id=scene.dataset_id, dataset_name="d", job_id=f"jb_{name}",
                     algorithm="mrf", digest=name * 16, size_bytes=1,
-                    created_at=scene.installation.database.now(session),
+                    created_at=transaction_time(session),
                 )
             )  # fmt: skip
     second = open_installation(database_url, scene.installation.home)
@@ -212,7 +213,7 @@ def test_a_known_key_ends_by_the_clock_of_the_database(
     set_limit("REVOCATION_S", math.inf)
     installation, clock = predictor.installation, predictor.clock
     with installation.database.read() as session:
-        ends_at = installation.database.now(session) + timedelta(hours=1)
+        ends_at = transaction_time(session) + timedelta(hours=1)
     body = KeyIn.model_validate(
         {"name": "short", "roles": [], "expires_at": stamps.to_text(ends_at)}
     )

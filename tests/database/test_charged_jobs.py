@@ -14,6 +14,7 @@ from sqlalchemy import delete
 from app.access import keys
 from app.core.errors import SubmitterRevoked
 from app.datasets.catalog import DatasetRow
+from app.db.database import transaction_time
 from app.jobs.tables import JobRow
 from app.ledger import tables
 from app.ledger.tables import ReservationRow
@@ -162,9 +163,7 @@ def test_a_key_that_ended_after_the_claim_charges_nothing(scene: Scene) -> None:
     job_id = scene.submit_job(key="k")
     claim = claimed(scene.installation)
     with scene.installation.database.write() as session:
-        keys.find(session, OWNER.key_id).expires_at = scene.installation.database.now(
-            session
-        )
+        keys.find(session, OWNER.key_id).expires_at = transaction_time(session)
     with pytest.raises(SubmitterRevoked):
         charge_claimed(scene.installation, claim)
     assert scene.end(job_id) == ("running", None, ["reserve"])

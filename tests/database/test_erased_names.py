@@ -104,7 +104,6 @@ def _second_owner(installation: Installation, dataset: str) -> Principal:
             key_id=STRANGER.key_id,
             role=Role.OWNER,
             by="key_owner",
-            at=stamps.now(),
         )
     return STRANGER
 
@@ -246,7 +245,6 @@ def test_a_declaration_waits_for_the_queued_jobs_of_the_erased_dataset(
             session,
             scene.dataset_id,
             actor=OWNER.key_id,
-            at=installation.database.now(session),
         )
     with pytest.raises(Unavailable):
         _declared(installation, name="census")

@@ -116,7 +116,7 @@ def test_a_key_of_a_home_that_was_revoked_is_not_registered_again(
             keys.find(session, key_id).revoked_at = stamps.now()
         ensure_first_admin(database, None, of_file=text, keep=made.append)
         with database.read() as session, pytest.raises(Unauthenticated):
-            keys.authenticate(session, text, now=database.now)
+            keys.authenticate(session, text)
     assert [key.id for key in made] != [key_id]
     assert len(made) == 1
 
@@ -152,10 +152,7 @@ def test_the_key_of_a_home_is_the_first_key_of_each_of_its_databases(
     assert (home / "admin.key").read_text() == text
     for settings in (first, second):
         with opened(settings) as database, database.read() as session:
-            assert (
-                keys.authenticate(session, text.strip(), now=database.now).key_id
-                == text.split(".")[0]
-            )
+            assert keys.authenticate(session, text.strip()).key_id == text.split(".")[0]
 
 
 @pytest.mark.parametrize("earlier", [b"no key", b"\xff"])

@@ -6,7 +6,6 @@ import json
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import pytest
 from sqlalchemy import select
@@ -21,7 +20,6 @@ from tests.support.crash_scene import OWNER, Scene
 pytestmark = pytest.mark.contract
 
 REQUEST = IdempotentRequest("key_a", "POST /train", "k", b"a" * 32)
-AT = datetime(2026, 11, 20, tzinfo=UTC)
 ANSWER = Answer(202, b'{"n": 1}', "/jobs/jb_1")
 
 
@@ -42,7 +40,7 @@ def test_the_second_request_gets_the_first_ones_bytes_without_its_work(
 ) -> None:
     for work in (lambda: ANSWER, _must_not_run, _must_not_run):
         with scene.installation.database.write() as session:
-            assert once(session, REQUEST, at=AT, work=work) == ANSWER
+            assert once(session, REQUEST, work) == ANSWER
     with scene.installation.database.read() as session:
         assert stored(session, REQUEST) == ANSWER
 
@@ -57,7 +55,7 @@ def test_a_secret_in_a_stored_answer_is_read_by_the_key_of_its_request_alone(
     secret = Answer(201, b'{"key": "key_1.SECRET"}')
     for work in (lambda: secret, _must_not_run):
         with scene.installation.database.write() as session:
-            assert once(session, hiding(sent), at=AT, work=work) == secret
+            assert once(session, hiding(sent), work) == secret
     with scene.installation.database.read() as session:
         [row] = session.scalars(select(AnswerRow).where(AnswerRow.route == sent.route))
         kept = (
@@ -69,7 +67,7 @@ def test_a_secret_in_a_stored_answer_is_read_by_the_key_of_its_request_alone(
     with scene.installation.database.write() as session:
         for route in ("POST /other", f"{sent.route}/train"):
             elsewhere = hiding(replace(sent, route=route))
-            once(session, elsewhere, at=AT, work=lambda: secret)
+            once(session, elsewhere, lambda: secret)
         bodies = session.scalars(select(AnswerRow.body)).all()
     assert len(set(bodies)) == 3, (
         "the forms of a page have one value, and no two answers one stream"
@@ -79,12 +77,12 @@ def test_a_secret_in_a_stored_answer_is_read_by_the_key_of_its_request_alone(
 def test_the_same_key_with_another_body_is_refused(scene: Scene) -> None:
     other = replace(REQUEST, body_sha256=b"b" * 32)
     with scene.installation.database.write() as session:
-        once(session, REQUEST, at=AT, work=lambda: ANSWER)
+        once(session, REQUEST, lambda: ANSWER)
     with (
         pytest.raises(IdempotencyKeyReused),
         scene.installation.database.write() as session,
     ):
-        once(session, other, at=AT, work=_must_not_run)
+        once(session, other, _must_not_run)
     with (
         pytest.raises(IdempotencyKeyReused),
         scene.installation.database.read() as session,
@@ -105,22 +103,21 @@ def test_a_key_belongs_to_its_principal_and_route(
 ) -> None:
     theirs = replace(ANSWER, body=b"{}")
     with scene.installation.database.write() as session:
-        once(session, REQUEST, at=AT, work=lambda: ANSWER)
-        assert once(session, other, at=AT, work=lambda: theirs) == theirs
-        assert once(session, REQUEST, at=AT, work=_must_not_run) == ANSWER
+        once(session, REQUEST, lambda: ANSWER)
+        assert once(session, other, lambda: theirs) == theirs
+        assert once(session, REQUEST, _must_not_run) == ANSWER
 
 
 def test_a_refusal_leaves_the_key_free_for_any_body(scene: Scene) -> None:
     with pytest.raises(Refused), scene.installation.database.write() as session:
-        once(session, REQUEST, at=AT, work=_refuse)
+        once(session, REQUEST, _refuse)
     with scene.installation.database.write() as session:
         assert stored(session, REQUEST) is None
         assert (
             once(
                 session,
                 replace(REQUEST, body_sha256=b"b" * 32),
-                at=AT,
-                work=lambda: ANSWER,
+                lambda: ANSWER,
             )
             == ANSWER
         )
@@ -130,8 +127,7 @@ def test_without_a_key_the_work_is_done_every_time(scene: Scene) -> None:
     answers = iter([ANSWER, replace(ANSWER, status=201)])
     with scene.installation.database.write() as session:
         assert [
-            once(session, None, at=AT, work=lambda: next(answers)).status
-            for _ in range(2)
+            once(session, None, lambda: next(answers)).status for _ in range(2)
         ] == [202, 201]
 
 
@@ -144,12 +140,12 @@ def test_a_concurrent_request_with_the_same_key_waits_and_gets_the_stored_answer
 
     def twin() -> Answer:
         with database.write() as session:
-            return once(session, REQUEST, at=AT, work=lambda: theirs)
+            return once(session, REQUEST, lambda: theirs)
 
     waiting: Future[Answer]
     with ThreadPoolExecutor(1) as pool:
         with suppress(Refused), database.write() as session:
-            once(session, REQUEST, at=AT, work=lambda: ANSWER)
+            once(session, REQUEST, lambda: ANSWER)
             waiting = pool.submit(twin)
             with pytest.raises(TimeoutError):
                 waiting.result(timeout=0.3)

@@ -11,6 +11,7 @@ from app.access import keys
 from app.access.grants import Principal
 from app.core import limits, stamps
 from app.core.errors import InvalidRequest, LeaseLost, NotFound, Unauthenticated
+from app.db.database import transaction_time
 from app.jobs import queue
 from app.jobs.states import EndReason, JobState
 from app.ledger import control, tables
@@ -47,7 +48,7 @@ def _in(**time: float) -> str:
 def _expire(scene: Scene, key_id: str) -> None:
     """Lets the time of expiry of a key be now."""
     with scene.installation.database.write() as session:
-        keys.find(session, key_id).expires_at = scene.installation.database.now(session)
+        keys.find(session, key_id).expires_at = transaction_time(session)
 
 
 def _rotate(scene: Scene, key_id: str) -> str:
@@ -258,10 +259,10 @@ def test_a_key_expires_in_the_future_and_within_the_limit(
 def test_an_expired_admin_key_is_no_living_admin(scene: Scene) -> None:
     database = scene.installation.database
     with database.read() as session:
-        assert keys.living_admin_exists(session, at=database.now(session))
+        assert keys.living_admin_exists(session)
     _expire(scene, ADMIN.key_id)
     with database.read() as session:
-        assert not keys.living_admin_exists(session, at=database.now(session))
+        assert not keys.living_admin_exists(session)
 
 
 def test_a_followed_job_that_was_removed_keeps_no_other_job_from_its_followers(

@@ -198,9 +198,7 @@ def test_a_rule_of_both_accounts_refuses_the_first_by_its_id(
     in_force, error = RULED[which]
     with installation.database.write() as session:
         for account_id in (FIRST, SECOND):
-            rules.put(
-                session, account_id, in_force, actor=OWNER.key_id, at=stamps.now()
-            )
+            rules.put(session, account_id, in_force, actor=OWNER.key_id)
     parts = _reservations("jb_1", {SECOND: 10, FIRST: 10})
     with installation.database.write() as session:
         if error is None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from app.core import limits
+from app.db.database import transaction_time
 from app.ledger.tables import RulesRow
 from app.services.attention import budgets
 from app.services.datasets.erase import delete_dataset
@@ -130,7 +131,7 @@ def test_a_dataset_whose_date_of_erasure_has_come_admits_nothing(scene: Scene) -
     database = scene.installation.database
     set_rules(scene, frozen=True)
     with database.write() as session:
-        session.get_one(RulesRow, scene.dataset_id).erase_rows_at = database.now(
+        session.get_one(RulesRow, scene.dataset_id).erase_rows_at = transaction_time(
             session
         )
     (account,) = list_balances(scene.installation, OWNER, PAGE).datasets

@@ -19,6 +19,7 @@ from app.access.tables import KeyRow
 from app.core import limits, stamps
 from app.core.errors import InvalidRequest, NotFound, RoleMissing
 from app.datasets import catalog
+from app.db.database import transaction_time
 from app.jobs import queue
 from app.jobs.queue import JobFilter
 from app.jobs.states import JobState
@@ -384,7 +385,7 @@ def test_the_list_of_evaluations_takes_a_fixed_number_of_queries(
 def _add_models(installation: Installation, ids: list[str]) -> None:
     dataset = people.declared(installation)
     with installation.database.write() as session:
-        at = installation.database.now(session)
+        at = transaction_time(session)
         for model_id in ids:
             session.add(
                 ReleaseRow(

@@ -306,7 +306,7 @@ def test_the_lock_order_of_a_dataset_deletion(pair: Pair) -> None:
         pair, delete, KEYS + _datasets(deleted) + _jobs(charged) + locks + CHAIN
     )
     with installation.database.write() as session:
-        mark_deleted(session, deleted, actor=OWNER.key_id, at=stamps.now())
+        mark_deleted(session, deleted, actor=OWNER.key_id)
     ends = partial(end_jobs, installation, deleted, actor=OWNER.key_id)
     _assert_order(
         pair, ends, _jobs(*queued) + _accounts(*_ids(pair)) + _populations(*POPULATIONS)

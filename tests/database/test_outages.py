@@ -21,7 +21,7 @@ from app.core import limits
 from app.core.errors import LeaseLost, Unavailable
 from app.core.files import Directory, StoreUnreachable
 from app.core.processes import Stop
-from app.db.database import Database
+from app.db.database import Database, transaction_time
 from app.jobs import queue
 from app.registry import models, releases
 from app.registry.tables import ReleaseRow
@@ -108,9 +108,7 @@ def _end_lease(scene: Scene, job_id: str) -> None:
     with scene.installation.database.write() as session:
         row = queue.locked(session, job_id)
         if row.lease_until is not None:
-            row.lease_until = scene.installation.database.now(session) - timedelta(
-                seconds=1
-            )
+            row.lease_until = transaction_time(session) - timedelta(seconds=1)
 
 
 def _long_ago(scene: Scene, job_id: str) -> int:
@@ -119,7 +117,7 @@ def _long_ago(scene: Scene, job_id: str) -> int:
     """
     _end_lease(scene, job_id)
     with scene.installation.database.read() as session:
-        at = scene.installation.database.now(session)
+        at = transaction_time(session)
     return expired_at(scene.installation, at)
 
 
@@ -207,9 +205,7 @@ def test_a_worker_whose_lease_ended_in_an_outage_extends_it_after_the_first_swee
         def is_extended() -> bool:
             with scene.installation.database.read() as session:
                 until = scene.job(job_id).lease_until
-                return until is not None and until > scene.installation.database.now(
-                    session
-                )
+                return until is not None and until > transaction_time(session)
 
         assert eventually(is_extended, within_s=60)
         perform_here(task)

@@ -15,6 +15,7 @@ from app.services.datasets.show import list_datasets, show_dataset
 from app.services.ledger.pace import paces
 from app.services.pagination import PageRequest
 from app.wire.datasets import PaceOut
+from tests.support.clocks import database_tells
 from tests.support.crash_scene import OWNER, Scene
 from tests.support.job_kinds import run
 
@@ -25,10 +26,13 @@ DAY = timedelta(days=1)
 
 def pace_after(scene: Scene, days: float) -> PaceOut | None:
     """The pace as it is shown some days after now."""
-    with scene.installation.database.read() as session:
+    with (
+        database_tells(stamps.now() + days * DAY),
+        scene.installation.database.read() as session,
+    ):
         id_ = scene.dataset_id
         balances = {id_: statements.balance(session, id_)}
-        return paces(session, balances, at=stamps.now() + days * DAY).get(id_)
+        return paces(session, balances).get(id_)
 
 
 @contextmanager

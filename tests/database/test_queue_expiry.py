@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from app.cli.serve import upkeep
 from app.core import limits
 from app.core.errors import BudgetExceeded, LeaseLost, Unavailable
-from app.db.database import Database
+from app.db.database import Database, transaction_time
 from app.jobs import queue
 from app.services.execution import charge, run_job
 from app.services.execution.sweep import settle_overdue
@@ -74,9 +74,9 @@ def test_a_serving_process_ends_a_lost_job_while_every_worker_is_busy(
     job_id, claim = submitted_and_claimed(scene)
     charge.charge_claimed(scene.installation, claim)
     with scene.installation.database.write() as session:
-        queue.job(session, job_id).lease_until = scene.installation.database.now(
-            session
-        ) - timedelta(seconds=1)
+        queue.job(session, job_id).lease_until = transaction_time(session) - timedelta(
+            seconds=1
+        )
     brief = replace(
         scene.installation, settings=replace(scene.installation.settings, lease_ttl_s=3)
     )

@@ -23,7 +23,7 @@ from app.core.errors import (
     Unavailable,
 )
 from app.core.processes import Stop
-from app.db.database import Database
+from app.db.database import Database, transaction_time
 from app.jobs import queue
 from app.ledger import reservations as ledger
 from app.registry import models, releases
@@ -259,7 +259,7 @@ def test_a_charge_and_the_deletion_of_its_dataset_do_not_wait_for_each_other(
             with pytest.raises(TimeoutError):
                 deletion.result(timeout=0.5)  # the request waits for this job
             ledger.charge(session, row.parts[0].reservation_id, actor="worker")
-            row.charged_at = database.now(session)
+            row.charged_at = transaction_time(session)
         deletion.result(timeout=60)
     kinds = [scene.kinds_of(each.job_id) for each in claims if each is not None]
     assert kinds.pop(which) == ["reserve", "charge"]

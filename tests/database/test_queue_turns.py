@@ -12,6 +12,7 @@ import pytest
 from sqlalchemy import Connection, event, insert, text
 
 from app.core.errors import TooManyRequests
+from app.db.database import transaction_time
 from app.jobs import queue
 from app.jobs.states import EndReason, JobState, PutBack
 from app.jobs.tables import JobRow
@@ -69,7 +70,7 @@ def _served(installation: Installation, *, n_claims: int, ends: bool = True) -> 
         with installation.database.write() as session:
             row = queue.leased(session, claim)
             served += row.submitted_by
-            row.charged_at = installation.database.now(session)
+            row.charged_at = transaction_time(session)
             if ends:
                 queue.finish(
                     row, state=JobState.SUCCEEDED, reason=None, at=row.charged_at
@@ -306,7 +307,7 @@ def test_the_places_of_jobs_are_the_order_in_which_they_are_claimed(
         assert claim.job_id == served[-1]
         with installation.database.write() as session:
             row = queue.leased(session, claim)
-            row.charged_at = installation.database.now(session)
+            row.charged_at = transaction_time(session)
     assert served == places
 
 

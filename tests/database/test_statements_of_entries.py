@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from sqlalchemy.orm import Session
 
-from app.core import stamps
 from app.core.errors import QuotaExceeded
 from app.ledger import accounts, kept_states, populations, rules, statements, tables
 from app.ledger import reservations as ledger
@@ -369,7 +368,7 @@ def test_the_parts_on_one_account_list_their_cells_together(
 
 def test_the_rules_of_one_account_limit_no_other(session: Session) -> None:
     strict = rules.Rules(largest_job=1)
-    rules.put(session, "ds_other", strict, actor="key_a", at=stamps.now())
+    rules.put(session, "ds_other", strict, actor="key_a")
     balances = statements.balances_for(session, ["ds_account", "ds_other"], "key_a")
     assert balances["ds_account"].limited_by == "cap"
     assert (balances["ds_other"].room, balances["ds_other"].limited_by) == (

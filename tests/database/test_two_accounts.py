@@ -153,7 +153,6 @@ def test_the_mark_of_either_dataset_cancels_a_running_job_that_stays_charged_on_
             session,
             getattr(pair, which).dataset_id,
             actor=OWNER.key_id,
-            at=database.now(session),
         )
     row = pair.first.job(job_id)
     assert (row.state, row.reason) == ("cancelled", EndReason.DATASET_ERASED)

@@ -12,7 +12,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from app.core.errors import Unavailable
 from app.db.base import NAMING_CONVENTION, CanonicalJson, ExactInteger, UtcDateTime
-from app.db.database import Database
+from app.db.database import Database, now
 
 pytestmark = pytest.mark.contract
 
@@ -185,7 +185,7 @@ def test_json_that_has_no_exact_form_is_refused(notes: Database) -> None:
 
 def test_the_database_clock_moves_inside_a_transaction(notes: Database) -> None:
     with notes.write() as session:
-        first, second = notes.now(session), notes.now(session)
+        first, second = now(session), now(session)
     assert first <= second
     assert first.utcoffset() == timedelta(0)
     assert abs(first - datetime.now(UTC)) < timedelta(minutes=1)

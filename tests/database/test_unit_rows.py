@@ -134,7 +134,6 @@ def test_an_epoch_that_came_in_between_is_noticed_without_locks(
             session,
             dataset_id,
             epoch_id="ep_other",
-            at=installation.database.now(session),
         )
         return result
 

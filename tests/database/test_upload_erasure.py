@@ -371,9 +371,7 @@ def test_a_damaged_upload_is_erased_and_stops_nobody(
     else:
         with installation.database.write() as session:
             row = catalog.epoch(session, dataset, upload)
-            mark_upload_erased(
-                session, row, actor=OWNER.key_id, at=installation.database.now(session)
-            )
+            mark_upload_erased(session, row, actor=OWNER.key_id)
         complete_erasures(installation)
     assert _ages(installation, dataset) == [[]]
 

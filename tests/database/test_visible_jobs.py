@@ -30,7 +30,6 @@ def _grant(scene: Scene, role: Role, to: Principal = STRANGER) -> None:
             key_id=to.key_id,
             role=role,
             by=OWNER.key_id,
-            at=scene.installation.database.now(session),
         )
 
 

@@ -38,6 +38,7 @@ from app.core.errors import (
     TooLarge,
     TooManyCells,
 )
+from app.db.database import transaction_time
 from app.jobs import outbox
 from app.jobs.outbox import DeliveryRow, WebhookRow
 from app.jobs.states import EndReason
@@ -481,7 +482,7 @@ def test_a_refused_delivery_waits_longer_each_time_and_no_redirect_is_followed(
     scene.submit(key="a")
     for n_failures in (1, 2):
         with scene.installation.database.read() as session:
-            began = scene.installation.database.now(session)
+            began = transaction_time(session)
         assert deliver_due(here) == 0
         assert (len(receiver.requests), deliver_due(here), len(receiver.requests)) == (
             n_failures,
@@ -494,7 +495,7 @@ def test_a_refused_delivery_waits_longer_each_time_and_no_redirect_is_followed(
             (row,) = outbox.of_dataset(session, scene.dataset_id)
             pause = timedelta(seconds=600 * n_failures)
             assert began < row.next_at - pause
-            assert row.next_at - pause < scene.installation.database.now(session)
+            assert row.next_at - pause < transaction_time(session)
             row.next_at = row.created_at
     receiver.status = 200
     assert deliver_due(here) == 1
@@ -574,7 +575,7 @@ def test_what_waits_for_one_webhook_takes_nothing_from_another(
         assert send_test(here, OWNER, place.dataset_id, webhook).waiting == 5
     with here.database.write() as session:
         row = outbox.locked(session, scene.dataset_id, made[0])
-        later = here.database.now(session) + timedelta(days=365)
+        later = transaction_time(session) + timedelta(days=365)
         assert outbox.oldest(session, row, at=later) is None
         assert [outbox.n_waiting(session, webhook) for webhook in made] == [0, 5]
 
@@ -1000,7 +1001,7 @@ def test_an_overlap_has_the_length_that_is_asked(
     webhook = _told(here, scene, "https://hooks.invalid/")
     for body, seconds in (({}, limits.WEBHOOK_OVERLAP_S), ({"overlap_s": 60}, 60)):
         with scene.installation.database.read() as session:
-            at = scene.installation.database.now(session)
+            at = transaction_time(session)
         _rotated(here, scene, webhook.id, **body)
         until = _row(scene).earlier_secret_until
         assert until is not None

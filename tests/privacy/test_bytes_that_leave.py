@@ -191,7 +191,7 @@ def _opened(
     monkeypatch.setattr(lease, "heartbeat", lambda *_, **__: None)
     installation = open_installation(url, home, lease_ttl_s=600)
     with installation.database.write() as session:
-        owner = keys.create(session, name="owner", roles=[Role.ADMIN], at=start)
+        owner = keys.create(session, name="owner", roles=[Role.ADMIN])
     return World(
         installation, create_app(installation.settings), owner.text, has_children
     )

@@ -15,6 +15,7 @@ from sqlalchemy import delete
 
 from app.core import limits
 from app.core.files import NEWEST_BACKUP
+from app.db.database import transaction_time
 from app.jobs import queue
 from app.jobs.outbox import DeliveryRow
 from app.jobs.tables import JobRow, WorkerRow
@@ -212,7 +213,7 @@ def _forget_workers(server: Server) -> None:
 def test_a_delivery_that_waits_is_counted(idle_server: Server) -> None:
     before = _samples(idle_server)
     with idle_server.database.write() as session:
-        at = idle_server.database.now(session)
+        at = transaction_time(session)
         session.add(
             DeliveryRow(
                 id="dl_waits",
@@ -234,9 +235,7 @@ def test_a_delivery_that_waits_is_counted(idle_server: Server) -> None:
 def test_a_worker_that_was_killed_is_not_counted_for_long(idle_server: Server) -> None:
     _forget_workers(idle_server)
     with idle_server.database.write() as session:
-        at = idle_server.database.now(session) - timedelta(
-            seconds=limits.WORKER_SEEN_S + 1
-        )
+        at = transaction_time(session) - timedelta(seconds=limits.WORKER_SEEN_S + 1)
         queue.see_worker(session, "pr_killed", at=at)
     assert _value(_samples(idle_server), "grovekeeper_workers") == 0
     with idle_server.database.write() as session:

@@ -5,7 +5,7 @@ from datetime import datetime
 from unittest.mock import patch
 
 from app.access.keys import elapsed_s
-from app.db.database import Database
+from app.db import database
 
 
 class StoppedClock:
@@ -22,4 +22,4 @@ class StoppedClock:
 
 def database_tells(at: datetime) -> AbstractContextManager[object]:
     """The clock that all processes on a database share tells this time in the block."""
-    return patch.object(Database, "now", lambda *_: at)
+    return patch.object(database, "now", lambda _: at)

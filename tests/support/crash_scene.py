@@ -20,7 +20,6 @@ from app.access import keys
 from app.access.grants import Principal, Role
 from app.access.idempotency import Answer, IdempotentRequest
 from app.access.tables import KeyRow
-from app.core import stamps
 from app.core.settings import Settings
 from app.datasets.catalog import DatasetRow
 from app.datasets.upload_bodies import BodyForm
@@ -273,7 +272,6 @@ def open_with(settings: Settings, *, pool_size: int = 8) -> Installation:
                         secret="s" * 43,
                         name="test",
                         roles=roles,
-                        at=stamps.now(),
                     )
         closes.pop_all()
     return installation

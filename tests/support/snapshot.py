@@ -23,7 +23,7 @@ from sqlalchemy import Connection, MetaData, Table, inspect, select, text, updat
 
 from app.core import stamps
 from app.db import migrate
-from app.db.database import Database
+from app.db.database import Database, transaction_time
 from app.db.revisions import head_revision
 from app.jobs import queue
 from app.jobs.states import JobState
@@ -226,7 +226,7 @@ def _use(server: Server, log: Path) -> None:
     _erase(server)
     with server.database.write() as session:
         queue.see_worker(
-            session, "pr_of_a_worker_that_died", at=server.database.now(session)
+            session, "pr_of_a_worker_that_died", at=transaction_time(session)
         )
     cancelled = server.submitted(labs).json()["job_id"]
     assert server.admin.http.delete(f"/jobs/{cancelled}").is_success

@@ -19,7 +19,7 @@ from app.core import limits, stamps
 from app.core.errors import InstallationError, Unavailable
 from app.core.settings import Settings
 from app.db import migrate, revisions
-from app.db.database import Database, dialect_of, parse_url
+from app.db.database import Database, dialect_of, parse_url, transaction_time
 from app.jobs import queue
 from app.ledger import checkpoints
 from app.services.backup import layout
@@ -99,7 +99,7 @@ def _opened(settings: Settings, old: str) -> Iterator[tuple[Session, datetime]]:
         closing(Database.open(address, pool_size=1)) as database,
         database.read() as session,
     ):
-        yield session, database.now(session)
+        yield session, transaction_time(session)
 
 
 def _sqlite_file(old: str) -> Path:

@@ -15,7 +15,6 @@ they count as spent: the cap of the account becomes 0 for ever
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path, PurePosixPath
 
 from sqlalchemy import Connection, inspect, select
@@ -247,7 +246,7 @@ class _Restore:
             self._copy_files()
             problems += self._incomplete_books(session)
             if losses:
-                accept_losses(session, losses, at=transaction_time(session))
+                accept_losses(session, losses)
             self._erase_again(session, log)
             session.commit()
         return Restored(self._manifest.made_at, losses, problems)
@@ -314,12 +313,7 @@ class _Restore:
         """
         for dataset_id in catalog.living_ids(session):
             if log.is_deleted(dataset_id):
-                mark_deleted(
-                    session,
-                    dataset_id,
-                    actor=control.OPERATOR,
-                    at=transaction_time(session),
-                )
+                mark_deleted(session, dataset_id, actor=control.OPERATOR)
                 row_files.erase_dataset(self._files, dataset_id)
                 continue
             dataset = catalog.find(session, dataset_id)
@@ -332,7 +326,6 @@ class _Restore:
                         session,
                         epoch,
                         actor=control.OPERATOR,
-                        at=transaction_time(session),
                     )
                     erasure.erase_upload(
                         self._files, dataset_id, epoch.id, form=form, key=key
@@ -404,7 +397,7 @@ def find_losses(session: Session, heads: Collection[Checkpoint]) -> list[Loss]:
     return losses
 
 
-def accept_losses(session: Session, losses: Sequence[Loss], *, at: datetime) -> None:
+def accept_losses(session: Session, losses: Sequence[Loss]) -> None:
     """Records losses in the control chain, closes their accounts, and ends the jobs
     that these would have paid.
 
@@ -420,9 +413,9 @@ def accept_losses(session: Session, losses: Sequence[Loss], *, at: datetime) -> 
     for account_id in sorted(
         {*present, *populations.ids_of(session, present).values()}
     ):
-        _close(session, account_id, at=at)
+        _close(session, account_id)
     if any(loss.account_id == control.CHAIN for loss in losses):
-        _revoke_everybody(session, at=at)
+        _revoke_everybody(session)
 
 
 def is_recorded(session: Session, head: Checkpoint) -> bool:
@@ -444,7 +437,7 @@ def _head(head: Checkpoint) -> dict[str, object]:
     return {"size": head.size, "root": head.root.hex()}
 
 
-def _close(session: Session, account_id: str, *, at: datetime) -> None:
+def _close(session: Session, account_id: str) -> None:
     """Closes an account. The reservations of its unfinished jobs stay, because the jobs
     may have been charged.
     """
@@ -453,7 +446,7 @@ def _close(session: Session, account_id: str, *, at: datetime) -> None:
             queue.locked(session, job_id),
             state=JobState.FAILED,
             reason=EndReason.LOST,
-            at=at,
+            at=transaction_time(session),
         )
     accounts.close_account(
         session,
@@ -467,7 +460,7 @@ def _close(session: Session, account_id: str, *, at: datetime) -> None:
         models.put_guarantee(session, account_id, of_account(session, dataset, limit))
 
 
-def _revoke_everybody(session: Session, *, at: datetime) -> None:
+def _revoke_everybody(session: Session) -> None:
     """Revokes every key, and removes every grant of the identity provider's subjects,
     whose roles it states anew.
     """
@@ -477,7 +470,7 @@ def _revoke_everybody(session: Session, *, at: datetime) -> None:
         if key.issuer is not None:
             subjects.add(key.id)
             continue
-        key.revoked_at = at
+        key.revoked_at = transaction_time(session)
         control.record(
             session, EntryKind.KEY_REVOKED, actor=control.OPERATOR, key=key.id
         )

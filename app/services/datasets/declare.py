@@ -6,7 +6,6 @@ A budget survives its dataset: the name of an erased dataset leads to its accoun
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Self
 
 from sqlalchemy.orm import Session
@@ -19,10 +18,11 @@ from app.core.errors import FieldProblem, InvalidRequest, NameTaken, SameSubmitt
 from app.core.sealed_files import DataKey, StorageKeys
 from app.datasets import catalog, unit_names
 from app.datasets.catalog import Dataset, DatasetRow
+from app.db.database import transaction_time
 from app.ledger import accounts, control, statements
 from app.ledger.populations import find as find_population
 from app.ledger.tables import EntryKind
-from app.services.authorization import refreshed, write_as
+from app.services.authorization import write_as
 from app.services.datasets import membership
 from app.services.datasets.declaration_rules import checked_columns, read_partitions
 from app.services.datasets.show import dataset_out, declared_out
@@ -55,10 +55,9 @@ def register_dataset(
     keys = installation.storage_keys
     with write_as(installation, principal) as (session, principal):
         principal.require(Role.OWNER)
-        at = installation.database.now(session)
 
         def work() -> Answer:
-            declared = checked.declared(session, principal, keys, at=at)
+            declared = checked.declared(session, principal, keys)
             owner = principal.key_id
             dataset_id = declared.dataset.id
             grants.put(
@@ -67,7 +66,6 @@ def register_dataset(
                 key_id=owner,
                 role=Role.OWNER,
                 by=owner,
-                at=at,
             )
             control.record(
                 session,
@@ -82,7 +80,7 @@ def register_dataset(
                 location=f"/datasets/{dataset_id}",
             )
 
-        return once(session, request, at=at, work=work)
+        return once(session, request, work)
 
 
 def check_declaration(
@@ -97,19 +95,16 @@ def check_declaration(
     checked = _Checked.of(declaration)
     keys = installation.storage_keys
     with installation.database.read() as session:
-        caller = refreshed(installation, session, principal)
+        caller = grants.confirm(session, principal)
         caller.require(Role.OWNER)
         erased = catalog.erased(session, declaration.name)
         is_new = declaration.other_people is None and not erased
         if is_new:
-            now = installation.database.now(session)
-            facts = checked.facts(session, caller, keys, at=now)
+            facts = checked.facts(session, caller, keys)
     if not is_new:
         with write_as(installation, principal) as (session, caller):
             caller.require(Role.OWNER)
-            declared = checked.declared(
-                session, caller, keys, at=installation.database.now(session)
-            )
+            declared = checked.declared(session, caller, keys)
             limit = statements.printable(session, declared.dataset.id)
             facts = {
                 **dict(declared.shown(session, caller)),
@@ -174,12 +169,11 @@ class _Checked:
         )
 
     def declared(
-        self, session: Session, principal: Principal, keys: StorageKeys, *, at: datetime
+        self, session: Session, principal: Principal, keys: StorageKeys
     ) -> _Declared:
         """Stores the declaration, its account and its membership."""
-        dataset = catalog.declare(
-            session, self._row(keys, declared_by=principal.key_id, at=at)
-        )
+        row = self._row(session, principal, keys)
+        dataset = catalog.declare(session, row)
         accounts.open_account(
             session, self._new_account(dataset), actor=principal.key_id
         )
@@ -187,20 +181,20 @@ class _Checked:
         named = self.declaration.population
         if named is not None:
             dataset.row.population = membership.join(
-                session, principal, dataset.id, population=named, at=at
+                session, principal, dataset.id, population=named
             )
         return _Declared(
             dataset, act, [*warnings, *same_columns(session, principal, dataset)]
         )
 
     def facts(
-        self, session: Session, principal: Principal, keys: StorageKeys, *, at: datetime
+        self, session: Session, principal: Principal, keys: StorageKeys
     ) -> JsonObject:
         """What :meth:`declared` would store under a name that no dataset ever had;
         raises what :func:`app.datasets.catalog.require_free` and
         :func:`app.services.datasets.membership.with_new_member` raise.
         """
-        dataset = Dataset(self._row(keys, declared_by=principal.key_id, at=at))
+        dataset = Dataset(self._row(session, principal, keys))
         catalog.require_free(session, dataset.name)
         account = accounts.account_row(self._new_account(dataset))
         totals = None
@@ -222,7 +216,9 @@ class _Checked:
         ]
         return {**facts, "guarantee": guarantee_of(dataset, limit)}
 
-    def _row(self, keys: StorageKeys, *, declared_by: str, at: datetime) -> DatasetRow:
+    def _row(
+        self, session: Session, principal: Principal, keys: StorageKeys
+    ) -> DatasetRow:
         declaration = self.declaration
         dataset_id = stamps.new(stamps.DATASET)
         size = declaration.public_size
@@ -237,8 +233,8 @@ class _Checked:
             public_size=None if size is None else two_significant_digits(size),
             population=declaration.population,
             wrapped_key=keys.wrap(DataKey.random(), dataset_id=dataset_id),
-            declared_by=declared_by,
-            created_at=at,
+            declared_by=principal.key_id,
+            created_at=transaction_time(session),
             deleted_at=None,
         )
 

@@ -13,6 +13,7 @@ from app.core.errors import BalanceMismatch, Unavailable
 from app.core.sealed_files import DataKey
 from app.datasets import catalog, row_files
 from app.datasets.erasure_log import dataset_record, upload_record
+from app.db.database import transaction_time
 from app.jobs import outbox, queue
 from app.jobs.states import EndReason
 from app.ledger import control, reservations, rules
@@ -70,20 +71,13 @@ def delete_dataset(
     """
     with write_as(installation, principal) as (session, principal):
         dataset = authorized_dataset(session, principal, reference, MANAGE_DATASET)
-        has_jobs = mark_deleted(
-            session,
-            dataset.id,
-            actor=principal.key_id,
-            at=installation.database.now(session),
-        )
+        has_jobs = mark_deleted(session, dataset.id, actor=principal.key_id)
     erase_remains(installation, dataset.id)
     if has_jobs:
         end_jobs(installation, dataset.id, actor=principal.key_id)
 
 
-def mark_deleted(
-    session: Session, dataset_id: str, *, actor: str, at: datetime
-) -> bool:
+def mark_deleted(session: Session, dataset_id: str, *, actor: str) -> bool:
     """Turns a dataset into a tombstone without a data key, cancels its charged jobs,
     and records the act. The files are erased afterwards.
 
@@ -95,7 +89,8 @@ def mark_deleted(
     if row.deleted_at is not None:
         return row.jobs_ended_at is None
     charged = queue.locked_several(session, queue.charged_of(session, dataset_id))
-    end_locked(session, charged, actor=actor, at=at, reason=EndReason.DATASET_ERASED)
+    end_locked(session, charged, actor=actor, reason=EndReason.DATASET_ERASED)
+    at = transaction_time(session)
     catalog.mark_deleted(row, at=at)
     outbox.remove(
         session, [webhook.id for webhook in outbox.of_dataset(session, dataset_id)]
@@ -142,7 +137,7 @@ def end_jobs(installation: Installation, dataset_id: str, *, actor: str) -> None
     with database.write() as session:
         row = catalog.locked(session, dataset_id).row
         if not queue.unfinished_of(session, dataset_id):
-            row.jobs_ended_at = row.jobs_ended_at or database.now(session)
+            row.jobs_ended_at = row.jobs_ended_at or transaction_time(session)
 
 
 def _n_ended(installation: Installation, job_ids: Sequence[str], *, actor: str) -> int:
@@ -153,10 +148,7 @@ def _n_ended(installation: Installation, job_ids: Sequence[str], *, actor: str) 
     try:
         with database.write() as session:
             rows = queue.locked_several(session, job_ids)
-            at = database.now(session)
-            end_locked(
-                session, rows, actor=actor, at=at, reason=EndReason.DATASET_ERASED
-            )
+            end_locked(session, rows, actor=actor, reason=EndReason.DATASET_ERASED)
     except BalanceMismatch:
         if len(job_ids) == 1:
             return 0
@@ -180,7 +172,7 @@ def erase_due(installation: Installation) -> list[str]:
     database = installation.database
     erased = list[str]()
     with database.read() as session:
-        due = rules.due_accounts(session, at=database.now(session))
+        due = rules.due_accounts(session)
         named = catalog.named(session, due)
         living = [
             dataset_id for dataset_id in due if named[dataset_id].deleted_at is None
@@ -199,11 +191,10 @@ def erase_due(installation: Installation) -> list[str]:
 def _is_deleted_now(installation: Installation, dataset_id: str) -> bool:
     """Deletes a dataset unless another process did, or an admin moved the date."""
     with installation.database.write() as session:
-        at = installation.database.now(session)
         is_deleted = catalog.locked(session, dataset_id).is_deleted
-        if is_deleted or dataset_id not in rules.due_accounts(session, at=at):
+        if is_deleted or dataset_id not in rules.due_accounts(session):
             return False
-        mark_deleted(session, dataset_id, actor=SWEEPER, at=at)
+        mark_deleted(session, dataset_id, actor=SWEEPER)
         return True
 
 
@@ -238,12 +229,7 @@ def erase_upload(
         with write_as(installation, principal) as (session, principal):
             managed_dataset(session, principal, dataset.id)
             row = catalog.epoch(session, dataset.id, upload)
-            erased_at = mark_upload_erased(
-                session,
-                row,
-                actor=principal.key_id,
-                at=installation.database.now(session),
-            )
+            erased_at = mark_upload_erased(session, row, actor=principal.key_id)
         open_log(installation).write(upload_record(dataset.id, upload))
         erasure.erase_upload(installation.files, dataset.id, upload, form=form, key=key)
         places: Places | None = None
@@ -279,18 +265,18 @@ def _freed_places(
             session, dataset_id, row.uploaded_at
         )
         if row.places_freed_at is None and not is_covered:
-            row.places_freed_at = installation.database.now(session)
+            row.places_freed_at = transaction_time(session)
         return "taken" if row.places_freed_at is None else "free"
 
 
 def mark_upload_erased(
-    session: Session, row: catalog.EpochRow, *, actor: str, at: datetime
+    session: Session, row: catalog.EpochRow, *, actor: str
 ) -> datetime:
     """Marks an upload as erased and records the act, unless both happened before;
     returns the time of the mark.
     """
     if row.erased_at is None:
-        row.erased_at = at
+        row.erased_at = transaction_time(session)
         control.record(
             session,
             EntryKind.UPLOAD_ERASED,

@@ -1,12 +1,12 @@
 """Makes datasets members of populations."""
 
 from contextlib import suppress
-from datetime import datetime
 
 from sqlalchemy.orm import Session
 
 from app.access.grants import Principal
 from app.core.errors import NameTaken
+from app.db.database import transaction_time
 from app.ledger import control, populations
 from app.ledger.admission import Population
 from app.ledger.tables import AccountRow, EntryKind
@@ -26,20 +26,14 @@ def join_population(
     """
     with write_as(installation, principal) as (session, principal):
         dataset = managed_dataset(session, principal, reference)
-        at = installation.database.now(session)
         dataset.row.population = join(
-            session, principal, dataset.id, population=population, at=at
+            session, principal, dataset.id, population=population
         )
         return dataset_out(session, dataset, principal)
 
 
 def join(
-    session: Session,
-    principal: Principal,
-    dataset_id: str,
-    *,
-    population: str,
-    at: datetime,
+    session: Session, principal: Principal, dataset_id: str, *, population: str
 ) -> str:
     """Makes a dataset a member in the caller's transaction. A new name opens a
     population with the dataset's budget.
@@ -48,6 +42,7 @@ def join(
     population, too. Webhooks are told before the acts are recorded, because the control
     chain is locked last.
     """
+    at = transaction_time(session)
     existing, opened = populations.find(session, population), None
     if existing is None:
         with suppress(NameTaken):  # another request opened it in between
@@ -60,7 +55,7 @@ def join(
     )
     entry = populations.join(session, row.id, dataset_id, actor=principal.key_id, at=at)
     models.put_population(session, dataset_id, row.name)
-    notices.budgets_changed(session, [dataset_id], at=at)
+    notices.budgets_changed(session, [dataset_id])
     if opened is not None:
         control.record(
             session,

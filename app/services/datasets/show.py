@@ -18,7 +18,6 @@ from app.core.preconditions import etag_of
 from app.core.sealed_files import SealedFile, StorageKeys
 from app.datasets import catalog, row_files
 from app.datasets.catalog import DatasetFilter, EpochRow
-from app.db.database import transaction_time
 from app.ledger import populations, statements, tables
 from app.services.authorization import authorized_dataset
 from app.services.datasets.upload import stored_uploads
@@ -131,7 +130,7 @@ def _all_out(
         for dataset in datasets
         if not dataset.is_deleted
     }
-    pace = paces(session, living, at=transaction_time(session))
+    pace = paces(session, living)
     return [
         _out(
             dataset,

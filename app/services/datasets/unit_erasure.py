@@ -7,7 +7,14 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from app.access.grants import MANAGE_DATASET, Principal, Role, datasets_with, granted_as
+from app.access.grants import (
+    MANAGE_DATASET,
+    Principal,
+    Role,
+    confirm,
+    datasets_with,
+    granted_as,
+)
 from app.core import limits, stamps
 from app.core.errors import InvalidRequest, NoRowsOfUnit, RoleMissing, TooLarge
 from app.core.sealed_files import DataKey
@@ -19,7 +26,6 @@ from app.ledger.tables import Entry, EntryKind
 from app.services.authorization import (
     authorized_dataset,
     managed_dataset,
-    refreshed,
     write_as,
 )
 from app.services.datasets.upload import opened_book, unless_erased
@@ -233,7 +239,7 @@ def _no_rows(
     similar units are stored (PRIVATE).
     """
     with installation.database.read() as session:
-        caller = refreshed(installation, session, principal)
+        caller = confirm(session, principal)
         is_owner = _is_owner(session, caller, dataset_id)
     return NoRowsOfUnit(n_similar if is_owner else None)
 

@@ -7,7 +7,6 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import TYPE_CHECKING, BinaryIO
 from urllib.parse import quote
 
@@ -31,7 +30,7 @@ from app.core.sealed_files import DataKey
 from app.datasets import admission, catalog, row_files
 from app.datasets.upload_bodies import RFC_4180, BodyForm, Dialect
 from app.ledger import kept_states, tables
-from app.services.authorization import authorized_dataset, refreshed, write_as
+from app.services.authorization import authorized_dataset, write_as
 from app.services.installation import Installation
 from app.wire.uploads import ColumnReport, DroppedRows, UploadOut
 from grovekeeper_forests import limits as forest_limits
@@ -169,7 +168,7 @@ def upload_rows(
     keys = installation.storage_keys
     with installation.database.read() as session:
         # a revoked key gets no stored answer
-        principal = refreshed(installation, session, principal)
+        principal = grants.confirm(session, principal)
         dataset = authorized_dataset(
             session, principal, reference, grants.MANAGE_DATASET
         )
@@ -241,12 +240,8 @@ class _Upload:
                 self._book.store()
             self._read_earlier()
             with self._acting() as session:
-                at = self._installation.database.now(session)
                 reply = once(
-                    session,
-                    request,
-                    at=at,
-                    work=lambda: self._add_epoch(session, body, report, at=at),
+                    session, request, lambda: self._add_epoch(session, body, report)
                 )
                 if self._book is not None and self._is_added:
                     self._book.commit()
@@ -390,16 +385,11 @@ class _Upload:
         return equal
 
     def _add_epoch(
-        self,
-        session: Session,
-        body: SpooledBody,
-        report: "IngestReport",
-        *,
-        at: datetime,
+        self, session: Session, body: SpooledBody, report: "IngestReport"
     ) -> Answer:
         self._require_addable(session, body, report)
         dataset_id = self._dataset.id
-        catalog.add_epoch(session, dataset_id, epoch_id=self._epoch_id, at=at)
+        catalog.add_epoch(session, dataset_id, epoch_id=self._epoch_id)
         self._is_added = True
         owned = grants.granted_as(session, self._caller, grants.Role.OWNER)
         is_owner = dataset_id in owned

@@ -18,6 +18,7 @@ from app.core.errors import (
 )
 from app.datasets import catalog, row_files
 from app.datasets.catalog import Dataset, DatasetRow
+from app.db.database import transaction_time
 from app.db.locks import lock_rows
 from app.jobs import queue
 from app.jobs.queue import Claim
@@ -65,7 +66,7 @@ def charge_claimed(installation: Installation, claim: Claim) -> JobTask:
         # is read without its lock first, because it names the keys and datasets.
         row = queue.job(session, claim.job_id)
         grants.lock(session, row.submitted_by)
-        require_submitter(installation, session, row)
+        require_submitter(session, row)
         # no deletion until the commit
         lock_rows(session, (DatasetRow.id, {part.dataset for part in row.parts}))
         row = queue.leased(session, claim)
@@ -73,14 +74,14 @@ def charge_claimed(installation: Installation, claim: Claim) -> JobTask:
             raise LeaseLost  # a charged job is never run twice
         require_paid(session, row, planned)
         reservations.charge_job(session, row.id, actor=WORKER)
-        row.charged_at = charged_at = installation.database.now(session)
+        row.charged_at = transaction_time(session)
         # after the charge, which has locked the accounts, as a change of their rules
         # does; a refusal rolls the charge back
-        closed = rules.closed_accounts(session, at=charged_at)
+        closed = rules.closed_accounts(session)
         for part in row.parts:
             if part.dataset in closed:
                 raise Frozen(part.dataset, part.dataset_name)
-        notices.job_changed(session, row, notices.JOB_STARTED, at=charged_at)
+        notices.job_changed(session, row, notices.JOB_STARTED)
         return _task(installation, session, row)
 
 

@@ -104,12 +104,10 @@ def forget(installation: Installation, job_id: str) -> None:
         )
 
 
-def register(
-    session: Session, row: JobRow, output: outputs.Output, *, at: datetime
-) -> None:
+def register(session: Session, row: JobRow, output: outputs.Output) -> None:
     """Registers the output of a job that the caller has locked, and ends the job."""
     outputs.register(session, row, output)
-    notices.end_job(session, row, state=JobState.SUCCEEDED, reason=None, at=at)
+    notices.end_job(session, row, state=JobState.SUCCEEDED, reason=None)
 
 
 def _name(job_id: str) -> str:

@@ -10,6 +10,7 @@ from concurrent.futures import wait
 from typing import Self, TypeVar
 
 from app.core.errors import LeaseLost, Unavailable
+from app.db.database import transaction_time
 from app.jobs import queue
 from app.jobs.states import PutBack
 from app.services.installation import Installation
@@ -61,7 +62,7 @@ def heartbeat(
         queue.heartbeat(
             session,
             claim,
-            at=installation.database.now(session),
+            at=transaction_time(session),
             ttl_s=installation.settings.lease_ttl_s,
             trees_done=trees_done,
         )

@@ -36,6 +36,7 @@ from app.core.files import Directory
 from app.core.processes import Stop
 from app.core.sealed_files import SealBroken, SealedFile
 from app.datasets import catalog, row_files
+from app.db.database import transaction_time
 from app.jobs import queue
 from app.jobs.queue import Claim
 from app.jobs.states import EndReason, JobState, PutBack
@@ -133,19 +134,18 @@ def claim_next(installation: Installation) -> Claim | None:
     # A read first: most looks find no job, and a write transaction would take the one
     # writer of SQLite from requests.
     with database.read() as session:
-        closed = closed_datasets(session, at=database.now(session))
+        closed = closed_datasets(session)
         if not queue.has_queued(session, closed=closed, known=known):
             if queue.has_queued(session, closed=closed):
                 _warn_of_newer_jobs()
             return None
     with database.write() as session:
-        now = database.now(session)
         return queue.claim(
             session,
-            at=now,
+            at=transaction_time(session),
             ttl_s=installation.settings.lease_ttl_s,
             # again: a dataset may have been frozen since the read
-            closed=closed_datasets(session, at=now),
+            closed=closed_datasets(session),
             known=known,
         )
 
@@ -365,13 +365,7 @@ class ClaimedJob:
         with self.installation.database.write() as session:
             row = queue.leased(session, self.claim)
             reservations.void_jobs(session, [row.id], actor=WORKER)
-            notices.end_job(
-                session,
-                row,
-                state=state,
-                reason=reason,
-                at=self.installation.database.now(session),
-            )
+            notices.end_job(session, row, state=state, reason=reason)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def put_back(self, requeue: Callable[[JobRow], None] = queue.requeue) -> None:
@@ -510,13 +504,7 @@ class ClaimedJob:
     def end_as_failed(self, reason: EndReason) -> None:
         with self.installation.database.write() as session:
             row = queue.leased(session, self.claim)
-            notices.end_job(
-                session,
-                row,
-                state=JobState.FAILED,
-                reason=reason,
-                at=self.installation.database.now(session),
-            )
+            notices.end_job(session, row, state=JobState.FAILED, reason=reason)
             parts = row.parts
         # after the commit; whatever the cause was, the line is the same
         for part in parts:
@@ -549,9 +537,7 @@ class ClaimedJob:
     def register(self, output: Output) -> None:
         with self.installation.database.write() as session:
             row = queue.leased(session, self.claim)
-            finished.register(
-                session, row, output, at=self.installation.database.now(session)
-            )
+            finished.register(session, row, output)
 
     def _has_succeeded(self) -> bool:
         """Whether an earlier attempt, whose answer was lost, or a sweep has registered the

@@ -20,6 +20,7 @@ from app.access.tables import KeyRow, is_working
 from app.core import limits, stamps
 from app.core.errors import BalanceMismatch, SubmitterRevoked
 from app.datasets import catalog, row_files
+from app.db.database import transaction_time
 from app.jobs import queue
 from app.jobs.states import EndReason, JobState
 from app.jobs.tables import JobRow
@@ -65,8 +66,8 @@ def settle_overdue(installation: Installation) -> int:
     database = installation.database
     ttl_s = installation.settings.lease_ttl_s
     with database.read() as session:
-        at = database.now(session)
-        closed = rules.closed_accounts(session, at=at) | catalog.closing_ids(session)
+        at = transaction_time(session)
+        closed = rules.closed_accounts(session) | catalog.closing_ids(session)
         overdue = queue.overdue(session, at=at, ttl_s=ttl_s, closed=closed)
         orphans = session.scalars(_of_ended_keys(at)).all()
     if not overdue:
@@ -112,7 +113,7 @@ def tidy_jobs(installation: Installation) -> None:
             if queue.is_unfinished(session, job_folder.name):
                 continue
             row = session.get(JobRow, job_folder.name)
-            left_since = installation.database.now(session) - term
+            left_since = transaction_time(session) - term
         if row is not None and _may_be_in_use(row, after=left_since):
             continue
         # A folder without a job may be that of a database restored from a backup.
@@ -215,18 +216,16 @@ def _settle(
         return False
     with database.write() as session:
         row = queue.locked(session, job_id)
-        now = database.now(session)
+        now = transaction_time(session)
         if row.lease_until is not None:
             # a clock that was set back has left a lease that ends too late
             longest_lease = timedelta(seconds=installation.settings.lease_ttl_s)
             row.lease_until = min(row.lease_until, now + longest_lease)
         is_paid = row.state == JobState.RUNNING and row.charged_at is not None
         if is_paid:
-            is_settled = is_overdue and _end_paid(
-                installation, session, row, note, at=now
-            )
+            is_settled = is_overdue and _end_paid(installation, session, row, note)
         else:
-            is_settled = _end_unpaid(installation, session, row, at=now, closed=closed)
+            is_settled = _end_unpaid(session, row, closed=closed)
     # after the commit: a sweep that is rolled back has ended no job
     if is_paid and is_settled:
         _tell_end(installation, row)
@@ -259,18 +258,16 @@ def _end_paid(
     session: Session,
     row: JobRow,
     note: finished.Note | None,
-    *,
-    at: datetime,
 ) -> bool:
-    if row.lease_until is None or row.lease_until >= at:
+    if row.lease_until is None or row.lease_until >= transaction_time(session):
         return False
     # The note of another claim is not the output of the run that was charged.
     if note is not None and note.token == row.lease_token:
-        finished.register(session, row, note.output, at=at)
+        finished.register(session, row, note.output)
         return True
     if _may_be_extended(installation, row.id, row.lease_until):
         return False
-    notices.end_job(session, row, state=JobState.FAILED, reason=EndReason.LOST, at=at)
+    notices.end_job(session, row, state=JobState.FAILED, reason=EndReason.LOST)
     return True
 
 
@@ -289,14 +286,8 @@ def _may_be_extended(
     return n_waits * limits.SWEEP_INTERVAL_S < installation.settings.lease_ttl_s
 
 
-def _end_unpaid(
-    installation: Installation,
-    session: Session,
-    row: JobRow,
-    *,
-    at: datetime,
-    closed: Collection[str],
-) -> bool:
+def _end_unpaid(session: Session, row: JobRow, *, closed: Collection[str]) -> bool:
+    at = transaction_time(session)
     waited = at - row.waits_since
     # A frozen job cannot start, so its time in the queue does not end it.
     can_start = all(part.dataset not in closed for part in row.parts)
@@ -312,17 +303,16 @@ def _end_unpaid(
     if is_undecided or (row.state == JobState.QUEUED and waited_too_long):
         reservations.expire_job(session, row.id, actor=SWEEPER)
         reason = EndReason.NOT_APPROVED if is_undecided else EndReason.NOT_STARTED
-        notices.end_job(session, row, state=JobState.FAILED, reason=reason, at=at)
+        notices.end_job(session, row, state=JobState.FAILED, reason=reason)
         return True
     if row.finished_at is None:
         try:
-            require_submitter(installation, session, row)
+            require_submitter(session, row)
         except SubmitterRevoked as revoked:
             notices.end_locked(
                 session,
                 [row],
                 actor=SWEEPER,
-                at=at,
                 state=JobState.FAILED,
                 reason=EndReason(revoked.reason),
             )

@@ -7,7 +7,6 @@ transactions themselves happen at public times.
 """
 
 from collections.abc import Collection, Sequence
-from datetime import datetime
 from fractions import Fraction
 
 from sqlalchemy.orm import Session
@@ -20,6 +19,7 @@ from app.core.errors import (
     QuotaExceeded,
     TooManyCells,
 )
+from app.db.database import transaction_time
 from app.jobs import outbox, queue
 from app.jobs.states import UNFINISHED, EndReason, JobState
 from app.jobs.tables import JobRow
@@ -50,7 +50,6 @@ def end_job(
     *,
     state: JobState,
     reason: EndReason | None,
-    at: datetime,
 ) -> None:
     """Ends a job that the caller has locked, and its lease; every service ends jobs by
     this function.
@@ -58,10 +57,10 @@ def end_job(
     The caller has given back the reservations of a job that is not charged: so a budget
     may be low no more.
     """
-    queue.finish(row, state=state, reason=reason, at=at)
-    job_changed(session, row, JOB_ENDED, at=at)
+    queue.finish(row, state=state, reason=reason, at=transaction_time(session))
+    job_changed(session, row, JOB_ENDED)
     if row.charged_at is None:
-        budgets_changed(session, {part.dataset for part in row.parts}, at=at)
+        budgets_changed(session, {part.dataset for part in row.parts})
 
 
 def end_locked(
@@ -69,7 +68,6 @@ def end_locked(
     rows: Sequence[JobRow],
     *,
     actor: str,
-    at: datetime,
     state: JobState = JobState.CANCELLED,
     reason: EndReason = EndReason.CANCELLED,
 ) -> None:
@@ -81,7 +79,7 @@ def end_locked(
         session, [row.id for row in unfinished if row.charged_at is None], actor=actor
     )
     for row in unfinished:
-        end_job(session, row, state=state, reason=reason, at=at)
+        end_job(session, row, state=state, reason=reason)
 
 
 def job_changed(
@@ -89,7 +87,6 @@ def job_changed(
     row: JobRow,
     event: str,
     *,
-    at: datetime,
     listeners: Sequence[outbox.WebhookRow] | None = None,
 ) -> None:
     """Tells the webhooks of every dataset of a job about the job's state.
@@ -107,10 +104,10 @@ def job_changed(
                 "job": row.id,
                 **row.fields("kind", "algorithm", "state", "reason"),
             }
-            outbox.put(session, webhook, event, facts, at=at)
+            outbox.put(session, webhook, event, facts, at=transaction_time(session))
 
 
-def accepted(session: Session, row: JobRow, *, at: datetime) -> None:
+def accepted(session: Session, row: JobRow) -> None:
     """Tells webhooks about a new job that is queued, and about budgets that its
     reservations made low.
     """
@@ -118,9 +115,9 @@ def accepted(session: Session, row: JobRow, *, at: datetime) -> None:
         session, {row.dataset_id, *(part.dataset for part in row.parts)}
     )
     if row.state == JobState.QUEUED:
-        job_changed(session, row, JOB_QUEUED, at=at, listeners=listeners)
+        job_changed(session, row, JOB_QUEUED, listeners=listeners)
     if watch_budgets:
-        budgets_changed(session, {part.dataset for part in row.parts}, at=at)
+        budgets_changed(session, {part.dataset for part in row.parts})
 
 
 def refused(installation: Installation, error: GrovekeeperError, *, by: str) -> None:
@@ -139,15 +136,13 @@ def refused(installation: Installation, error: GrovekeeperError, *, by: str) -> 
         return
     facts = {"dataset": error.dataset, "problem": _REFUSALS[type(error)], "by": by}
     with installation.database.write() as session:
-        at = installation.database.now(session)
+        at = transaction_time(session)
         for webhook in outbox.listening(session, [error.dataset]):
             if REFUSED in webhook.events:
                 outbox.put(session, webhook, REFUSED, facts, at=at)
 
 
-def budgets_changed(
-    session: Session, account_ids: Collection[str], *, at: datetime
-) -> None:
+def budgets_changed(session: Session, account_ids: Collection[str]) -> None:
     """Tells webhooks with a threshold that accounts have changed: of datasets, and of
     all members of their populations.
 
@@ -161,10 +156,10 @@ def budgets_changed(
     dataset_ids = set(account_ids)
     for population in populations.of_ids(session, changed).values():
         dataset_ids.update(population.members)
-    tell_low(session, dataset_ids, at=at)
+    tell_low(session, dataset_ids)
 
 
-def tell_low(session: Session, dataset_ids: Collection[str], *, at: datetime) -> None:
+def tell_low(session: Session, dataset_ids: Collection[str]) -> None:
     """Tells webhooks with a threshold that what is available has fallen below that
     share of the dataset's cap.
 
@@ -172,6 +167,7 @@ def tell_low(session: Session, dataset_ids: Collection[str], *, at: datetime) ->
     population leaves less. A share that rises above the threshold makes the next fall
     an event again.
     """
+    at = transaction_time(session)
     rows = outbox.with_threshold(session, dataset_ids)
     balances = statements.balances(session, sorted({row.dataset_id for row in rows}))
     for row in rows:

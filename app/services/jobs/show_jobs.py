@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from typing import TypeVar
 
 from sqlalchemy.orm import Session
@@ -17,7 +16,7 @@ from app.jobs.states import PREPARING, UNFINISHED, JobState
 from app.jobs.tables import JobRow, part_fields
 from app.ledger import rules
 from app.ledger.rules import HeldBy
-from app.services.authorization import refreshed, write_as
+from app.services.authorization import write_as
 from app.services.installation import Installation
 from app.services.jobs.notices import end_locked
 from app.services.pagination import PageRequest, page_of
@@ -46,11 +45,11 @@ Followed = tuple[Principal, str]
 """A follower, and the id of the job."""
 
 
-def closed_datasets(session: Session, *, at: datetime) -> frozenset[str]:
+def closed_datasets(session: Session) -> frozenset[str]:
     """Ids of the datasets whose jobs are not started: by their rules, or because they
     were deleted.
     """
-    return rules.closed_accounts(session, at=at) | catalog.closing_ids(session)
+    return rules.closed_accounts(session) | catalog.closing_ids(session)
 
 
 def show_job(installation: Installation, principal: Principal, job_id: str) -> JobOut:
@@ -58,8 +57,8 @@ def show_job(installation: Installation, principal: Principal, job_id: str) -> J
     with installation.database.read() as session:
         row = queue.job(session, job_id)
         grants.require(session, principal, row.dataset_id, SEE_JOB, kind="job")
-        out = _job_out(row, _holds(installation, session, [row]))
-        return _placed(installation, session, [out])[0]
+        out = _job_out(row, _holds(session, [row]))
+        return _placed(session, [out])[0]
 
 
 def list_jobs(
@@ -86,7 +85,7 @@ def list_jobs(
         if submitted_by is not None:
             keys = grants.keys_meant(session, principal, submitted_by)
             matching = replace(matching, submitters=keys)
-        holds = rules.holds(session, at=installation.database.now(session))
+        holds = rules.holds(session)
 
         def fetch(limit: int) -> Iterator[ListedJob]:
             ids = queue.page(
@@ -101,7 +100,7 @@ def list_jobs(
         shown, following = page_of(
             page, fetch, lambda job: job.id, lambda job: len(job.model_dump_json())
         )
-        jobs = _placed(installation, session, list(shown))
+        jobs = _placed(session, list(shown))
         return JobList(jobs=jobs, next=following)
 
 
@@ -164,33 +163,24 @@ def cancel_job(installation: Installation, principal: Principal, job_id: str) ->
         grants.require(session, principal, row.dataset_id, needed, kind="job")
         if row.state not in UNFINISHED:
             raise JobFinished
-        end_locked(
-            session,
-            [row],
-            actor=principal.key_id,
-            at=installation.database.now(session),
-        )
+        end_locked(session, [row], actor=principal.key_id)
         return _job_out(row, {})
 
 
-def _holds(
-    installation: Installation, session: Session, rows: Collection[JobRow]
-) -> Mapping[str, HeldBy]:
+def _holds(session: Session, rows: Collection[JobRow]) -> Mapping[str, HeldBy]:
     """Why jobs are not started, by dataset; read only where one of the jobs is queued."""
     if all(row.state != JobState.QUEUED for row in rows):
         return {}
-    return rules.holds(session, at=installation.database.now(session))
+    return rules.holds(session)
 
 
-def _placed(
-    installation: Installation, session: Session, jobs: list[Shown]
-) -> list[Shown]:
+def _placed(session: Session, jobs: list[Shown]) -> list[Shown]:
     """Jobs with the number of jobs that workers take before each; counted only where
     one of the jobs may be taken.
     """
     if all(job.state != JobState.QUEUED or job.held_by for job in jobs):
         return jobs
-    closed = closed_datasets(session, at=installation.database.now(session))
+    closed = closed_datasets(session)
     most = limits.MAX_JOBS_BEFORE + 1
     order = queue.first_in_order(session, most=most, closed=closed)
     placed = []
@@ -275,29 +265,22 @@ def look_at(
     with installation.database.read() as session:
         job_ids = sorted({job_id for _, job_id in followed})
         rows = {row.id: row for row in queue.several(session, job_ids)}
-        holds = _holds(installation, session, rows.values())
+        holds = _holds(session, rows.values())
         visible = {}
         for follower, job_id in followed:
             row = rows.get(job_id)
             if row is None:
                 continue
-            if _may_still_see(installation, session, follower, row):
+            if _may_still_see(session, follower, row):
                 visible[follower, job_id] = _job_out(row, holds)
-        placed = _placed(installation, session, list(visible.values()))
+        placed = _placed(session, list(visible.values()))
         return dict(zip(visible, placed, strict=True))
 
 
-def _may_still_see(
-    installation: Installation, session: Session, follower: Principal, row: JobRow
-) -> bool:
+def _may_still_see(session: Session, follower: Principal, row: JobRow) -> bool:
     try:
-        grants.require(
-            session,
-            refreshed(installation, session, follower),
-            row.dataset_id,
-            SEE_JOB,
-            kind="job",
-        )
+        follower = grants.confirm(session, follower)
+        grants.require(session, follower, row.dataset_id, SEE_JOB, kind="job")
     except (Unauthenticated, NotFound, RoleMissing):
         return False
     return True

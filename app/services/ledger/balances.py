@@ -414,16 +414,15 @@ def change_cap(
 
         def work() -> Answer:
             balance = _apply_cap(
-                installation, session, principal, account, cap=cap, reason=body.reason
+                session, principal, account, cap=cap, reason=body.reason
             )
             changed = {**balance.model_dump(), "warnings": warnings}
             return Answer.of(200, ChangedCap.model_validate(changed))
 
-        return once(session, identity, at=installation.database.now(session), work=work)
+        return once(session, identity, work)
 
 
 def _apply_cap(
-    installation: Installation,
     session: Session,
     principal: Principal,
     account: Account,
@@ -441,9 +440,7 @@ def _apply_cap(
     balance = balance_of(session, account)
     if dataset is not None:
         _print_guarantee(session, dataset, balance)
-    notices.budgets_changed(
-        session, [account.id], at=installation.database.now(session)
-    )
+    notices.budgets_changed(session, [account.id])
     control.record(
         session,
         EntryKind.CAP_CHANGED,

@@ -25,6 +25,7 @@ from app.core import limits
 from app.core.errors import InvalidRequest
 from app.core.processes import scrubbed_environment
 from app.datasets import catalog
+from app.db.database import transaction_time
 from app.jobs import queue
 from app.ledger import (
     checkpoints,
@@ -170,7 +171,7 @@ def verify_ledger(
                 "verdict": result["verdict"],
                 "entries": last if result["verified"] else None,
                 "checkpoint": verification.checkpoint,
-                "stated_at": installation.database.now(session),
+                "stated_at": transaction_time(session),
             }
             verifications.put(
                 session, account_id, stated_by=verifications.SERVICE, stated=stated
@@ -197,7 +198,7 @@ def state_verification(
             "verdict": body.verdict,
             "entries": None if has_failed else _covered(session, account_id, body),
             "checkpoint": None if has_failed else body.checkpoint,
-            "stated_at": installation.database.now(session),
+            "stated_at": transaction_time(session),
         }
         verifications.put(
             session, account_id, stated_by=principal.key_id, stated=stated

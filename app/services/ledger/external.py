@@ -305,7 +305,7 @@ def charge_external(
             session, dataset, statements.printable(session, dataset.id)
         )
         models.put_guarantee(session, dataset.id, guarantee)
-        notices.budgets_changed(session, [dataset.id], at=locked.now)
+        notices.budgets_changed(session, [dataset.id])
         shown = _reservation_out(
             session,
             dataset,

@@ -126,7 +126,7 @@ def _file(settings: Settings) -> Path:
 
 def _pin(database: Database, signer: Signer, *, after: Sequence[str]) -> None:
     with database.write() as session:
-        pin_key(session, signer.verifier_key, after=after, at=database.now(session))
+        pin_key(session, signer.verifier_key, after=after)
         control.record(
             session,
             EntryKind.SIGNER_PINNED,

@@ -7,6 +7,7 @@ from sqlalchemy import case, func, select
 from sqlalchemy.orm import Session
 
 from app.core import limits, stamps
+from app.db.database import transaction_time
 from app.ledger import kept_states, tables
 from app.ledger.statements import Balance
 from app.ledger.tables import AccountRow, EntryKind, EntryRow
@@ -15,9 +16,7 @@ from app.wire.datasets import PaceOut
 _DAY = timedelta(days=1)
 
 
-def paces(
-    session: Session, balances: Mapping[str, Balance], *, at: datetime
-) -> dict[str, PaceOut]:
+def paces(session: Session, balances: Mapping[str, Balance]) -> dict[str, PaceOut]:
     """What the tightest cell of each of several accounts was charged in the last days,
     and when what is left ends at this pace.
 
@@ -28,6 +27,7 @@ def paces(
     is left. Nor has a member that its population limits: what is left ends with the
     charges of others, too.
     """
+    at = transaction_time(session)
     earliest = at - limits.PACE_DAYS * _DAY
     recent = case((EntryRow.at >= stamps.to_text(earliest), EntryRow.amount), else_=0)
     newest = AccountRow.last_sequence - limits.MAX_PACE_ENTRIES

@@ -23,9 +23,7 @@ def quote(
     """
     with installation.database.read() as session:
         named = asked.find(session, caller)
-        principal, sources = read_asked(
-            installation, session, caller, named.datasets, TRAIN
-        )
+        principal, sources = read_asked(session, caller, named.datasets, TRAIN)
         for source in sources:
             source.dataset.living()
         asked.confirm(session, principal, named)
@@ -90,9 +88,7 @@ def _planned_before(
         except NotFound as error:
             return None, error
         try:
-            _, sources = read_asked(
-                installation, session, caller, named.datasets, TRAIN
-            )
+            _, sources = read_asked(session, caller, named.datasets, TRAIN)
         except GrovekeeperError as error:
             return named, error
     try:

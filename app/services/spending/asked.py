@@ -19,7 +19,6 @@ from app.datasets.catalog import DatasetRow
 from app.ledger import kept_states
 from app.ledger.tables import AccountRow
 from app.services.guarantees import of_large_amount
-from app.services.installation import Installation
 from app.wire.spending import PriceOut
 from grovekeeper_forests.data.schema import Schema
 from grovekeeper_forests.privacy.accountants import Amount
@@ -74,7 +73,6 @@ class AskedDataset:
 
 
 def read_asked(
-    installation: Installation,
     session: Session,
     caller: Principal,
     references: Sequence[str],
@@ -99,7 +97,7 @@ def read_asked(
         caller,
         [reference for reference in references if is_reference(reference)],
     )
-    principal = grants.confirm_row(session, caller, key, now=installation.database.now)
+    principal = grants.confirm_row(session, caller, key)
     asked = []
     for reference in references:
         row = rows.get(reference)

@@ -47,7 +47,6 @@ from app.jobs.states import UNFINISHED, JobState
 from app.jobs.tables import JobPart, JobRow, part_fields
 from app.ledger import reservations
 from app.ledger.tables import AccountRow
-from app.services.authorization import refreshed
 from app.services.installation import Installation
 from app.services.jobs import notices
 from app.services.spending.asked import AskedDataset, PricedPart, read_asked
@@ -151,7 +150,7 @@ class Opened:
             NotFound: ``gone``, if there is no earlier answer, or the caller may not see
                 it any more.
         """
-        principal = refreshed(self.installation, self.session, self.caller)
+        principal = grants.confirm(self.session, self.caller)
         answer = idempotency.stored(self.session, self.request)
         if answer is None or answer.location is None:
             raise gone
@@ -170,9 +169,7 @@ class Opened:
         """Finds the datasets of the request and checks the caller's present roles;
         raises as :func:`read_asked`.
         """
-        principal, sources = read_asked(
-            self.installation, self.session, self.caller, references, roles
-        )
+        principal, sources = read_asked(self.session, self.caller, references, roles)
         return Authorized(self, principal, sources)
 
 
@@ -340,7 +337,7 @@ class Locked:
             if judged.excess:
                 queue.ask_approval(self.session, job_id, judged.excess)
             if self.has_webhooks:
-                notices.accepted(self.session, row, at=self.now)
+                notices.accepted(self.session, row)
         return answer
 
     def store(self, answer: Answer) -> Answer:
@@ -351,9 +348,7 @@ class Locked:
             The stored answer.
         """
         outcome = self.authorized.opened.outcome
-        outcome.is_first = idempotency.put(
-            self.session, self.request, answer, at=self.now
-        )
+        outcome.is_first = idempotency.put(self.session, self.request, answer)
         if not outcome.is_first:
             answer = idempotency.answer_again(self.session, self.request)
             self.session.rollback()

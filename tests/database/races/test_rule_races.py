@@ -65,7 +65,6 @@ def test_a_waiting_job_has_one_end(race: Race, scene: Scene) -> None:
                 secret="s" * 43,
                 name="test",
                 roles=[],
-                at=stamps.now(),
             )
         grant(scene, "analyst", to=Principal(key_id))
         jobs += [

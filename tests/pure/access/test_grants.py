@@ -9,6 +9,7 @@ from app.access import grants
 from app.access.grants import Principal, Role
 from app.access.tables import KeyRow
 from app.core.errors import RoleMissing, Unauthenticated
+from tests.support.clocks import database_tells
 
 ACTS: dict[Role | None, set[Role]] = {
     None: set(),
@@ -69,7 +70,8 @@ def test_a_key_ends_at_its_end() -> None:
     row = KeyRow(id="key_a", name="etl", roles=[], expires_at=end)
     session: Any = None
     before = end - timedelta(microseconds=1)
-    assert grants.authority(session, row, now=lambda _: before).key_id == "key_a"
+    with database_tells(before):
+        assert grants.authority(session, row).key_id == "key_a"
     for at in (end, end + timedelta(days=1)):
-        with pytest.raises(Unauthenticated):
-            grants.authority(session, row, now=lambda _, at=at: at)
+        with database_tells(at), pytest.raises(Unauthenticated):
+            grants.authority(session, row)
