@@ -150,6 +150,7 @@ class TableQuoteOut(Answer):
     group of n rows holds a value with at most q · n + ``half_width`` rows below it, and
     at least q · n − ``half_width`` rows up to it. ``resolution``: the widest cell from
     which a quantile is selected, in the unit of its column; null for other statistics.
+    ``resolution_unit``: ``days`` where the column has dates; else null.
     """
 
     table: JsonObject
@@ -158,6 +159,7 @@ class TableQuoteOut(Answer):
     half_width_at_size: float | None
     unit: str
     resolution: float | None
+    resolution_unit: str | None
 
 
 class StatisticsQuoteOut(AccountPlanOut):
@@ -201,7 +203,7 @@ class CellOut(EstimateOut):
 class StatisticsTableOut(Answer):
     """A released table. ``total``: of the rows that it counts. ``rank_error`` and
     ``resolution``: of quantiles, the ``half_width``, in rank, and the ``resolution`` of
-    the quote; null for other statistics.
+    the quote, with its ``resolution_unit``; null for other statistics.
     """
 
     table: JsonObject
@@ -211,6 +213,7 @@ class StatisticsTableOut(Answer):
     total: EstimateOut | None
     rank_error: float | None
     resolution: float | None
+    resolution_unit: str | None
 
 
 class StatisticsSummary(Answer):

@@ -146,6 +146,18 @@ def test_dates_out_of_bounds_are_clamped_and_counted(server: Server) -> None:
     assert (column["clamped"], column["missing"]) == (20, 10)
 
 
+def test_the_quote_of_a_median_of_dates_says_days(server: Server) -> None:
+    dataset = _uploaded(server)
+    path = f"/datasets/{dataset['id']}/statistics"
+    body = {"epsilon": "8", "tables": [TABLES[1]]}
+    [quoted] = server.admin.http.post(f"{path}/quote", json=body).json()["tables"]
+    assert (quoted["resolution"], quoted["resolution_unit"]) == (3, "days")
+    browser = signed_in(server, server.granted(dataset["id"], "analyst"))
+    fields = {"statistic": "median", "column": "admitted", "epsilon": "8"}
+    page = browser.get(f"/ui{path}/new", params=fields)
+    assert "a cell of admitted that is at most 3 days wide." in text_of(page)
+
+
 def test_statistics_of_dates_are_dates(server: Server) -> None:
     dataset = _uploaded(server)
     shown = _released(server, dataset["id"], epsilon="600", tables=TABLES)
@@ -162,6 +174,8 @@ def test_statistics_of_dates_are_dates(server: Server) -> None:
     assert row["low"] <= row["value"] <= row["high"]
     assert abs((middle - DAYS[N_ROWS // 2]).days) < 60
     assert median["resolution"] == 3, "a thousand cells of 3,653 days"
+    assert median["resolution_unit"] == "days"
+    assert mean["resolution_unit"] is None
     [row] = mean["rows"]
     exact = FIRST + sum((day - FIRST for day in DAYS), timedelta()) / N_ROWS
     low, middle, high = (

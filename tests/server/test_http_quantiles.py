@@ -225,6 +225,7 @@ def test_what_is_said_of_a_wide_cell_is_its_width(server: Server) -> None:
     assert words in text_of(page)
     released = _released(server, dataset["id"], epsilon="8", tables=[table])
     assert released["tables"][0]["resolution"] == 82
+    assert released["tables"][0]["resolution_unit"] is None
     assert words in text_of(browser.get(f"/ui/statistics/{released['id']}"))
 
 

@@ -127,6 +127,7 @@ def _counted(
         total=EstimateOut(**estimate(whole, len(counts))),
         rank_error=None,
         resolution=None,
+        resolution_unit=None,
     )
 
 
@@ -148,7 +149,11 @@ def error_before(asked: TableQuoteOut) -> str:
         return f"{which} comes with its interval, which {known}."
     if asked.resolution is not None:
         return statistic_words.error_of_quantiles(
-            asked.table["column"], asked.n_cells, asked.resolution, asked.half_width
+            asked.table["column"],
+            asked.n_cells,
+            asked.resolution,
+            asked.half_width,
+            asked.resolution_unit,
         )
     width = error_in_words(asked.half_width)
     unit = asked.unit
@@ -239,7 +244,7 @@ def shown_table(table: StatisticsTableOut) -> ShownTable:
             len(table.rows),
             table.resolution,
             table.rank_error,
-            table.rows[0].low,
+            table.resolution_unit,
         )
     return ShownTable(
         title=f"{title[:1].upper()}{title[1:]}",

@@ -102,7 +102,7 @@ def table_quotes(plan: StatisticsPlan, size: int | None) -> list[TableQuoteOut]:
             half_width=error_before(table, priced, size),
             half_width_at_size=error_at_size(table, priced, size),
             unit=_RANK if table.quantiles else _unit(table),
-            resolution=_resolution(table),
+            **_resolution(table),
         )
         for table, priced in plan.measured
     ]
@@ -276,7 +276,7 @@ def _table_out(released: Statistics, index: int) -> StatisticsTableOut:
         rows=rows,
         total=None if of_all is None else EstimateOut(**vars(of_all)),
         rank_error=_rank_error(released, index),
-        resolution=_resolution(table),
+        **_resolution(table),
     )
 
 
@@ -300,8 +300,13 @@ def _rank_error(released: Statistics, index: int) -> float | None:
     return error_before(table, priced, None) if table.quantiles else None
 
 
-def _resolution(table: Table) -> float | None:
-    return resolution(table) if table.quantiles else None
+def _resolution(table: Table) -> JsonObject:
+    """The widest cell of quantiles, and its unit if it is not that of the column."""
+    value = table.value
+    if value is None or not table.quantiles:
+        return {"resolution": None, "resolution_unit": None}
+    unit = None if value.first_day is None else "days"
+    return {"resolution": resolution(table), "resolution_unit": unit}
 
 
 def _axes_out(table: Table) -> list[AxisOut]:

@@ -99,7 +99,7 @@ def error_of_quantiles(
     n_numbers: int,
     resolution: float,
     rank_error: float,
-    low: float | str = 0.0,
+    unit: str | None = None,
 ) -> str:
     """What is known of quantiles, as sentences.
 
@@ -107,13 +107,11 @@ def error_of_quantiles(
         n_numbers: of the table.
         resolution: the widest cell from which a number is selected.
         rank_error: of the cells, in rows.
-        low: of one of the numbers, where they are known: a text if they are dates.
+        unit: of the resolution; see :func:`width_of_cells`.
     """
     of = f"one value of {column}"
     if resolution > 0:
-        width = error_in_words(resolution)
-        if isinstance(low, str):
-            width += " day" if width == "1" else " days"
+        width = width_of_cells(resolution, unit)
         of = f"the middle of a cell of {column} that is at most {width} wide"
     rows = f"± {error_in_words(rank_error)} rows"
     if n_numbers == 1:
@@ -125,6 +123,18 @@ def error_of_quantiles(
         f"Each number is {of}. With probability 95 %, the cells of a group hold values "
         f"within {rows} of the ranks asked for. {_FEW}"
     )
+
+
+def width_of_cells(resolution: float, unit: str | None) -> str:
+    """The width of the widest cell from which a quantile is selected.
+
+    Args:
+        unit: ``days`` of dates; else ``None``.
+    """
+    width = error_in_words(resolution)
+    if unit is None:
+        return width
+    return f"{width} day" if width == "1" else f"{width} {unit}"
 
 
 _FEW = "Of fewer rows than that, any value can come out."

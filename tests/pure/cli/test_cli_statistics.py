@@ -36,6 +36,9 @@ def test_a_quantile_among_single_values_has_no_width_of_cells(
     for resolution in (0.0, 2.5):
         tables = [quoted | {"resolution": resolution}]
         show_errors(Output(as_json=False), {"tables": tables})
-    of_values, of_cells = capsys.readouterr().out.split("median of age")[1:]
+    dated = quoted | {"resolution": 3.0, "resolution_unit": "days"}
+    show_errors(Output(as_json=False), {"tables": [dated]})
+    of_values, of_cells, of_dates = capsys.readouterr().out.split("median of age")[1:]
     assert "± 292 rows in rank\n" in of_values
     assert "± 292 rows in rank, of cells at most 2.5 wide" in of_cells
+    assert "± 292 rows in rank, of cells at most 3 days wide" in of_dates

@@ -121,11 +121,11 @@ def test_what_is_known_of_quantiles_speaks_of_their_cells() -> None:
         "With probability 95 %, the cells of a group hold values within ± 42 rows of "
         "the ranks asked for. Of fewer rows than that, any value can come out."
     )
-    of_dates = error_of_quantiles("admitted", 1, 3.0, 41.2, "2024-02-29")
+    of_dates = error_of_quantiles("admitted", 1, 3.0, 41.2, "days")
     assert "a cell of admitted that is at most 3 days wide." in of_dates
-    of_days = error_of_quantiles("admitted", 1, 1.0, 41.2, "2024-02-29")
+    of_days = error_of_quantiles("admitted", 1, 1.0, 41.2, "days")
     assert "a cell of admitted that is at most 1 day wide." in of_days
-    of_numbers = error_of_quantiles("days", 1, 3.0, 41.2, 2.5)
+    of_numbers = error_of_quantiles("days", 1, 3.0, 41.2, None)
     assert "a cell of days that is at most 3 wide." in of_numbers
     alone = error_of_quantiles("age", 1, 0.0, 40.0)
     assert alone == (

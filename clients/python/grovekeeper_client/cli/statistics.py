@@ -299,8 +299,11 @@ def _error(item: JsonObject) -> str:
         return statistic_words.error_of_some_rows(item["half_width_at_size"])
     width = f"± {error_in_words(item['half_width'])}"
     if item["unit"] == "rank":
-        cell = error_in_words(item["resolution"])
-        of = "" if cell == "0" else f", of cells at most {cell} wide"
+        # an earlier service states no unit
+        cell = statistic_words.width_of_cells(
+            item["resolution"], item.get("resolution_unit")
+        )
+        of = "" if item["resolution"] == 0 else f", of cells at most {cell} wide"
         return f"{width} rows in rank{of}"
     if item["unit"] in ("rows", "days", "days²"):
         return f"{width} {item['unit']}"
@@ -357,7 +360,7 @@ def show_table(output: Output, table: JsonObject, *, indent: int = 0) -> None:
             len(rows),
             table["resolution"],
             table["rank_error"],
-            table["rows"][0]["low"],
+            table.get("resolution_unit"),
         )
         output.say(margin + known)
     if counts[1:]:
