@@ -168,15 +168,11 @@ def test_grants_are_given_and_revoked_by_form(idle_server: Server) -> None:
         idle_server.caller(),
     )
     before = _acts(idle_server, dataset)
-    path = f"/ui/datasets/{dataset}/grants"
-    given = browser.post(path, data={"key_id": f" {other.id} ", "role": "analyst"})
-    assert (given.status_code, given.headers["Location"]) == (
-        303,
-        f"/ui/datasets/{dataset}/access",
-    )
-    assert other.http.get(f"/ledger/{dataset}").status_code == 200
-    revocation = f"{path}/{other.id}/revoke"
     page = f"/ui/datasets/{dataset}/access"
+    given = browser.post(page, data={"key_id": f" {other.id} ", "role": "analyst"})
+    assert (given.status_code, given.headers["Location"]) == (303, page)
+    assert other.http.get(f"/ledger/{dataset}").status_code == 200
+    revocation = f"/ui/datasets/{dataset}/grants/{other.id}/revoke"
     assert f'href="{revocation}"' in browser.get(page).text
     assert "<strong>analyst</strong>" in browser.get(revocation).text
     assert other.http.get(f"/ledger/{dataset}").status_code == 200, (
@@ -185,11 +181,11 @@ def test_grants_are_given_and_revoked_by_form(idle_server: Server) -> None:
     assert browser.post(revocation).headers["Location"] == page
     assert other.http.get(f"/ledger/{dataset}").status_code == 404
     assert _acts(idle_server, dataset)[len(before) :] == ["grant-made", "grant-removed"]
-    unknown = browser.post(path, data={"key_id": "key_nobody", "role": "analyst"})
+    unknown = browser.post(page, data={"key_id": "key_nobody", "role": "analyst"})
     assert unknown.status_code == 404
     assert section(unknown.text, "access"), "the page stays, with the reason above"
     assert (
-        browser.post(path, data={"key_id": other.id, "role": "emperor"}).status_code
+        browser.post(page, data={"key_id": other.id, "role": "emperor"}).status_code
         == 422
     )
     assert browser.get(revocation).status_code == 404, "there is no grant any more"
@@ -210,10 +206,10 @@ def test_a_key_is_named_by_its_name_where_the_reader_may_know_it(
     owner = signed_in(idle_server, idle_server.granted(dataset, "owner"))
     admin = signed_in(idle_server, idle_server.admin)
     form = {"key_id": name, "role": "analyst"}
-    assert owner.post(f"{path}/grants", data=form).status_code == 404
-    assert admin.post(f"{path}/grants", data=form).status_code == 303
+    assert owner.post(f"{path}/access", data=form).status_code == 404
+    assert admin.post(f"{path}/access", data=form).status_code == 303
     form = {"key_id": name, "role": "predictor"}
-    assert owner.post(f"{path}/grants", data=form).status_code == 303
+    assert owner.post(f"{path}/access", data=form).status_code == 303
     grants = idle_server.admin.http.get(f"/datasets/{dataset}/grants").json()["grants"]
     assert {grant["key_id"]: grant["role"] for grant in grants}[key] == "predictor"
     quotas = {"quotas": f"{name}: 0.5"}
@@ -221,7 +217,7 @@ def test_a_key_is_named_by_its_name_where_the_reader_may_know_it(
     rules = idle_server.admin.http.get(f"/datasets/{dataset}/rules").json()
     assert [quota["keys"] for quota in rules["quotas"]] == [[key]]
     other = made()
-    refused = admin.post(f"{path}/grants", data=form)
+    refused = admin.post(f"{path}/access", data=form)
     assert refused.status_code == 422
     for known in (key, other):
         assert known in section(refused.text, "access")
@@ -341,7 +337,7 @@ def test_a_form_of_a_key_without_the_right_changes_nothing(
     )
     browser, before = signed_in(idle_server, caller), idle_server.footprint()
     forms = {
-        "grants": {"key_id": caller.id, "role": "owner"},
+        "access": {"key_id": caller.id, "role": "owner"},
         "rules": {"largest_job": "1"},
         "population": {"population": "anything"},
     }

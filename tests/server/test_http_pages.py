@@ -8,9 +8,11 @@ from html import escape, unescape
 from urllib.parse import urlencode
 
 import pytest
+from fastapi.routing import APIRoute
 
 from app.api.authentication import COOKIE
 from app.api.pages.rendering import POLICY
+from app.api.pages.routers import PAGES
 from tests.support.databases import on_one_idle_server, on_one_server
 from tests.support.pages import hidden, signed_in
 from tests.support.server import CSV, Server
@@ -38,6 +40,48 @@ def test_without_a_session_every_page_leads_to_the_sign_in_and_back(
     assert browser.get("/ui/style.css").headers["Content-Type"].startswith("text/css")
     assert (
         browser.get("/ui/live.js").headers["Content-Type"].startswith("text/javascript")
+    )
+
+
+@on_one_idle_server
+def test_the_address_of_a_form_opened_anew_leads_to_the_page_above_it(
+    idle_server: Server,
+) -> None:
+    """Whether the record exists or not: the page above knows who may see it."""
+    dataset = idle_server.declared()["id"]
+    browser = signed_in(idle_server, idle_server.caller())
+    for path in (
+        "/ui/models/md_x/predictions", "/ui/models/md_x/aliases", "/ui/models/md_x/delete",
+        "/ui/jobs/jb_x/cancel", "/ui/approvals/jb_x", "/ui/ledger/a name/cap",
+        f"/ui/datasets/{dataset}/population",
+    ):  # fmt: skip
+        answer = browser.get(path)
+        above = path.rpartition("/")[0].replace(" ", "%20")
+        assert (answer.status_code, answer.headers["Location"]) == (303, above)
+        if above != "/ui/approvals":
+            assert browser.get(above).status_code == 404, "nothing of this caller's"
+    for path in ("/ui/models/md_x/nothing", "/ui/datasets/ds_x/webhooks/wh_x"):
+        assert browser.get(path).status_code == 404
+
+
+@on_one_idle_server
+def test_every_address_of_a_form_leads_to_a_page(idle_server: Server) -> None:
+    browser = signed_in(idle_server, idle_server.admin)
+    of_forms = {
+        re.sub(r"{.+?}", "x", route.path)
+        for pages in PAGES[:-1]
+        for route in pages.routes
+        if isinstance(route, APIRoute) and "POST" in route.methods
+    }
+    assert len(of_forms) > 20
+    for path in of_forms:
+        answer = browser.get(path)
+        if answer.status_code == 303:
+            following = answer.headers["Location"]
+            assert path.startswith(f"{following}/")
+            assert browser.get(following).status_code in (200, 404)
+    assert browser.get("/ui/datasets/x/webhooks/x/test").headers["Location"] == (
+        "/ui/datasets/x/webhooks"
     )
 
 

@@ -153,6 +153,8 @@ def test_every_address_of_every_page_is_below_the_prefix_and_answers(
     """
     browser, dataset = below.browser(), below.estate.targets.dataset
     assert browser.get(f"{PREFIX}/ui").headers["Location"] == f"{PREFIX}/"
+    of_form = browser.get(f"{PREFIX}/ui/jobs/jb_x/cancel")
+    assert of_form.headers["Location"] == f"{PREFIX}/ui/jobs/jb_x"
     with_person(below.estate.server)
     queued = (
         below.api()

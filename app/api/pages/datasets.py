@@ -232,7 +232,7 @@ def show_dataset_rules(visit: Visitor, dataset: str) -> Response:
     )
 
 
-@acts(detail_pages, "/grants", show_access)
+@acts(detail_pages, "/access", show_access)
 def grant(visit: Visit, form: Form, dataset: str) -> str:
     """Grant a key a role."""
     body = checked(GrantIn, {"role": form.get("role", "")})

@@ -2,11 +2,13 @@
 pages.
 """
 
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Literal
 
 from fastapi import Query, Request, Response
 from fastapi.responses import PlainTextResponse, RedirectResponse
+from starlette.routing import Match
 
 from app.api import authentication
 from app.api.authentication import SIGN_IN
@@ -118,9 +120,24 @@ def public_key(heads: KeptHeads) -> Response:
 
 
 @shared_pages.get("/ui/{path:path}")
-def unknown_page(path: str) -> Response:
-    """Answer for a page that does not exist."""
-    raise NotFound("page")
+def unknown_page(request: Request, path: str) -> Response:
+    """Lead from an address that takes forms alone, which a person opened, to the
+    nearest page above it. Any other address has no page.
+    """
+    above = f"/ui/{path}"
+    if not _is_served(request, "POST", above):
+        raise NotFound("page")
+    while not _is_served(request, "GET", above):
+        above = above.rpartition("/")[0]
+    return RedirectResponse(above, status_code=303)
+
+
+def _is_served(request: Request, method: str, path: str) -> bool:
+    """Whether a path has a page, or takes a form of one."""
+    scope = {**request.scope, "method": method, "path": path}
+    # without the shared pages, which answer every path
+    routes = chain.from_iterable(pages.routes for pages in PAGES[:-1])
+    return any(route.matches(scope)[0] is Match.FULL for route in routes)
 
 
 def _own_path(path: str) -> str:
