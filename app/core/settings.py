@@ -19,6 +19,7 @@ from app.core import limits
 from app.core.dask_cluster import DaskCluster
 from app.core.errors import InstallationError
 from grovekeeper_common import strict_json
+from grovekeeper_common.secret_files import read_secret
 
 PREFIX = "GROVEKEEPER_"
 GlobalRole = Literal["admin", "owner", "auditor"]
@@ -573,16 +574,11 @@ def _read_secret(
         return text
     if text is not None:
         raise InstallationError(f"set {setting.variable} or {file_variable}, not both")
-    path = _bare(file_variable, path, tolerant=False)
+    file = Path(_bare(file_variable, path, tolerant=False))
     try:
-        content = _read_path(path).read_text(encoding="utf-8-sig").strip()
-    except (OSError, ValueError):  # not there, not UTF-8
-        raise InstallationError(
-            f"the file that {file_variable} names cannot be read"
-        ) from None
-    if not content:
-        raise InstallationError(f"the file that {file_variable} names is empty")
-    return content
+        return read_secret(file, f"the file that {file_variable} names")
+    except ValueError as error:
+        raise InstallationError(str(error)) from None
 
 
 def _require_readable(file: Path | None, variable: str) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from grovekeeper_client.errors import NoKey
+from grovekeeper_common.secret_files import read_secret
 
 DEFAULT_URL = "http://127.0.0.1:8731"
 ADMIN_KEY_FILE = "admin.key"
@@ -34,12 +35,12 @@ def key_of(environ: Mapping[str, str]) -> str:
     if key:
         return key
     if file:
-        return read_key(Path(file), f"the file that {_KEY_FILE} names")
+        return read_secret(Path(file), f"the file that {_KEY_FILE} names")
     home = home_of(environ)
     if home is None or not (home / ADMIN_KEY_FILE).is_file():
         raise NoKey
     file_of_home = home / ADMIN_KEY_FILE
-    return read_key(file_of_home, f"the key file {file_of_home}")
+    return read_secret(file_of_home, f"the key file {file_of_home}")
 
 
 def source_of_key(environ: Mapping[str, str]) -> str:
@@ -58,26 +59,3 @@ def home_of(environ: Mapping[str, str]) -> Path | None:
     except RuntimeError:
         return None
     return home.absolute()
-
-
-def read_key(file: Path, name: str) -> str:
-    """The key in a file.
-
-    Args:
-        name: of the file, in sentences.
-
-    Raises:
-        ValueError: the file cannot be read, is no text or is empty.
-    """
-    try:
-        key = file.expanduser().read_text(encoding="utf-8-sig").strip()
-    except (OSError, RuntimeError) as error:  # the latter of ``~`` without a home
-        cause = getattr(error, "strerror", error)
-        raise ValueError(f"{name} cannot be read: {cause}") from None
-    except UnicodeDecodeError:  # which holds the key
-        raise ValueError(
-            f"{name} is not UTF-8 text; older shells of Windows write UTF-16"
-        ) from None
-    if not key:
-        raise ValueError(f"{name} is empty")
-    return key

@@ -155,6 +155,29 @@ def test_an_invalid_value_is_refused_by_name_and_not_shown(
     assert not any(value in message for value in environ.values() if len(value) > 2)
 
 
+@pytest.mark.parametrize(
+    ("name", "cause"),
+    [
+        ("absent", "cannot be read: No such file"),
+        ("", "cannot be read: Is a directory"),
+        ("utf16", "is not UTF-8 text"),
+        ("empty", "is empty"),
+    ],
+)
+def test_the_cause_is_said_why_a_file_gives_no_secret(
+    tmp_path: Path, name: str, cause: str
+) -> None:
+    (tmp_path / "utf16").write_text("boss.secret", encoding="utf-16")
+    (tmp_path / "empty").write_text("\n", encoding="utf-8")
+    file = str(tmp_path / name)
+    with pytest.raises(
+        InstallationError,
+        match=f"the file that GROVEKEEPER_ADMIN_KEY_FILE names {cause}",
+    ) as raised:
+        Settings.from_environment({"GROVEKEEPER_ADMIN_KEY_FILE": file})
+    assert file not in str(raised.value), "a secret may stand in its place"
+
+
 @pytest.mark.parametrize("around", ['"{}"', "'{}'", " {}", "{}\r"])
 def test_quotes_and_blanks_around_the_name_of_a_file_are_named(
     tmp_path: Path, around: str

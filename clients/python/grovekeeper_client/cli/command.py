@@ -26,9 +26,10 @@ from grovekeeper_client.cli import problems
 from grovekeeper_client.cli.output import Output, Unwritten, key_in_words
 from grovekeeper_client.cli.problems import ExitCode, of_problem
 from grovekeeper_client.errors import ApiProblem, NoKey, SecretForId, Unreachable
-from grovekeeper_client.settings import key_of, read_key, source_of_key, url_of
+from grovekeeper_client.settings import key_of, source_of_key, url_of
 from grovekeeper_common import strict_json
 from grovekeeper_common.json_types import JsonObject
+from grovekeeper_common.secret_files import read_secret
 
 if TYPE_CHECKING:
     from grovekeeper_client.client import Client as Client
@@ -174,7 +175,7 @@ class Remote(Plain):
         if file is None:
             return key_of(os.environ)
         # not shown: a key may have been typed in its place
-        return read_key(file, "the file that --key-file names")
+        return read_secret(file, "the file that --key-file names")
 
     def ask(self, request: Callable[[Client], Any], *, as_json: Any = None) -> Any:
         """Sends one request; with ``--json`` prints the answer and ends the command,
