@@ -10,7 +10,7 @@ of every row are then exact, and forests are drawn from the pool with replacemen
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp, log
+from math import ceil, exp, floor, log, log10
 from pathlib import Path
 
 import numpy as np
@@ -34,7 +34,7 @@ _BOUNDS = (
     "1 − μ, averaging", "bound, averaging", "worst, averaging", "2 × trees, for votes",
 )  # fmt: skip
 _PRIVATE = (
-    "dataset", "h", "k* at nη = 1000", "bound of failure", "nη for a failure of 1 %", "k* there",
+    "dataset", "h", "k* at nη = 1000", "bound of failure", "nη for a failure of at most 1 %", "k* there",
 )  # fmt: skip
 
 
@@ -112,8 +112,8 @@ def bounds_row(
 
 
 def private_row(name: str, height: int, n_rows: int) -> tuple[str, ...]:
-    """A row of the table of Theorem 5.7: the best number of trees, and the least ε n, to
-    a thousandth, at which its bound says something.
+    """A row of the table of Theorem 5.7: the best number of trees, and the least ε n, up
+    to its second digit, at which its bound says something.
     """
     rate = theory.noise_rate(LIGHT_SHARE, MARGIN / 2, height)
 
@@ -132,6 +132,9 @@ def private_row(name: str, height: int, n_rows: int) -> tuple[str, ...]:
             too_low = middle
         else:
             budget = middle
+    # rounded down, the failure would be above 1 %
+    second_digit = 10 ** (floor(log10(budget)) - 1)
+    budget = ceil(budget / second_digit) * second_digit
     there, _ = failure(budget)
     bounds = upper_bound(exp(at_paper), 0), f"{budget:.1e}"
     return name, str(height), str(n_trees), *bounds, str(there)

@@ -107,7 +107,7 @@ def grow_maximal_vote_tree(
 
     Source:
         Liu, Li, Li and Chen, "Differentially private classification with decision tree
-        ensemble", Applied Soft Computing (2018), as Huang, Lei and Kabán describe it;
+        ensemble", Applied Soft Computing (2018), as its abstract outlines it;
         Theorem 1 of docs/proofs/maxtree.md.
     """
     rule = tree_growth.SplitRule(tree_price.MISCOUNT)
