@@ -193,6 +193,30 @@ def test_a_key_whose_grant_was_taken_back_gets_no_replay(server: Server) -> None
     assert analyst.http.post("/train", json=body, headers=headers).status_code == 404
 
 
+@pytest.mark.parametrize(
+    ("role", "lesser", "path", "sent"),
+    [
+        ("analyst", "predictor", "/train", lambda name: {"json": training(name)}),
+        ("owner", "analyst", None, lambda _: {"content": csv_rows(5)}),
+    ],
+    ids=["training", "upload"],
+)
+def test_a_key_whose_grant_became_a_lesser_one_gets_no_replay(
+    server: Server, role: str, lesser: str, path: str | None, sent: Any
+) -> None:
+    """The report on an upload counts its rows, for owners alone."""
+    dataset = server.uploaded()["id"]
+    caller = server.granted(dataset, role)
+    headers = new_idempotency_key() | ({} if path else CSV)
+    post = path or f"/datasets/{dataset}/rows"
+    first = caller.http.post(post, headers=headers, **sent(dataset))
+    assert first.is_success, first.text
+    grant = f"/datasets/{dataset}/grants/{caller.id}"
+    assert server.admin.http.put(grant, json={"role": lesser}).is_success
+    again = caller.http.post(post, headers=headers, **sent(dataset))
+    assert (again.status_code, again.json()["type"]) == (403, "role-missing")
+
+
 def test_an_upload_that_is_sent_again_does_not_double_its_rows(server: Server) -> None:
     dataset = server.declared()["id"]
     rows, headers = f"/datasets/{dataset}/rows", CSV | new_idempotency_key()
