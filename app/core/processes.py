@@ -13,7 +13,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import SimpleQueue
@@ -174,8 +174,13 @@ def code_digest() -> str:
     # sorted: a file system lists names in any order
     for path in sorted(modules):
         digest.update(f"{path}\0".encode())
-        with suppress(OSError):  # the file was removed meanwhile
+        try:
             digest.update(path.read_bytes())
+        except FileNotFoundError:
+            pass  # removed meanwhile, or an editor's lock, a link to nothing
+        except OSError:
+            # counts as other code, so that a worker ends and its successor looks again
+            _log.exception("a file of the program cannot be read")
     for folder in _PATH:
         for name in sorted(path.name for path in Path(folder).glob("*.dist-info")):
             digest.update(f"{name}\0".encode())

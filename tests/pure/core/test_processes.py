@@ -146,6 +146,23 @@ def test_code_is_known_by_its_contents_and_the_versions_of_libraries(
     assert len(set(digests)) == len(digests)
 
 
+def test_a_file_of_the_program_that_cannot_be_read_is_logged_and_counts_as_other_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "a.py").write_text("A = 1\n")
+    monkeypatch.setattr(processes.app, "__file__", str(tmp_path / "__init__.py"))
+    before = processes.code_digest()
+    (tmp_path / "a.py").unlink()
+    (tmp_path / "a.py").symlink_to("nothing")
+    without = processes.code_digest()
+    assert caplog.records == []
+    (tmp_path / "a.py").unlink()
+    (tmp_path / "a.py").mkdir()
+    assert processes.code_digest() == without != before
+    [record] = caplog.records
+    assert record.getMessage() == "a file of the program cannot be read"
+
+
 def _change_nothing_of_the_code(program: Path) -> None:
     """As a copy, the first import, and Numba do."""
     os.utime(program / "core" / "a.py", (1, 1))
