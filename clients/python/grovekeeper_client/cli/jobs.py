@@ -66,6 +66,7 @@ def list_jobs(
             "job": "what",
             "price": price_of,
             "state": _state,
+            "charged": _charged,
             "made": made,
             "submitted by": lambda job: (
                 job.get("submitted_by_name") or job["submitted_by"]
@@ -110,7 +111,7 @@ def show(
             "runs": job["what"],
             "label": job.get("label"),
             "price": price_of(job),
-            "charged": "yes, for good" if job["charged"] else "no",
+            "charged": _charged(job),
             "purpose": job["purpose"],
             "submitted": f"{job['submitted_at']} by {job['submitted_by']}",
             "made": made(job),
@@ -118,6 +119,10 @@ def show(
     )
     if made(job):
         output.hint(next_command(job))
+
+
+def _charged(job: JsonMapping) -> str:
+    return "yes, for good" if job["charged"] else "no"
 
 
 def _state(job: JsonMapping) -> str:
