@@ -43,6 +43,7 @@ def test_a_declaration_in_three_steps_is_that_of_the_api_and_is_made_once(
     assert [page.status_code for page in (columns, budget, review)] == [200, 200, 200]
     assert "guesses right at most" in budget.text
     assert "Public for ever" in review.text
+    assert "30,000 rows, as an order of magnitude" in review.text
     assert "unless the dataset is in a population" in " ".join(review.text.split())
     form = {**hidden(review.text), "go": "declare"}
     declared = [browser.post(PATH, data=form) for _ in range(2)]

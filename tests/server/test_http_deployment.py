@@ -155,6 +155,13 @@ def test_epsilon_is_rounded_up_to_a_number(idle_server: Server) -> None:
 
 
 @on_one_idle_server
+def test_the_declared_size_is_written_as_other_numbers_are(idle_server: Server) -> None:
+    for size, words in ((3_000, "size: 3,000. "), (None, "size: none. ")):
+        document = _document(idle_server, idle_server.declared(public_size=size)["id"])
+        assert words in json.dumps(document["record"])
+
+
+@on_one_idle_server
 def test_yaml_by_accept_has_the_same_content(idle_server: Server) -> None:
     dataset = idle_server.declared()["id"]
     answer = idle_server.admin.http.get(

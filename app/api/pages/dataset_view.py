@@ -21,6 +21,7 @@ from app.wire.ledger import CellOut, PartitionBalance
 from app.wire.uploads import UploadList
 from grovekeeper_common.declared_labels import labels_of, number_in_words
 from grovekeeper_common.json_types import JsonMapping, JsonObject
+from grovekeeper_common.number_words import grouped
 
 
 def shown_dataset(visit: Visit, reference: str) -> JsonObject:
@@ -95,8 +96,8 @@ def _values_of_label(label: JsonMapping) -> str:
 
 
 def _between(column: JsonMapping) -> str:
-    lower = words.grouped(column["lower"])
-    upper = words.grouped(column["upper"])
+    lower = grouped(column["lower"])
+    upper = grouped(column["upper"])
     return f"{lower} to {upper}"
 
 
@@ -267,7 +268,7 @@ def shown_uploads(dataset: JsonMapping, counted: UploadList | None) -> ShownUplo
             ShownUpload(
                 id=epoch["epoch"],
                 uploaded_at=epoch["uploaded_at"],
-                n_rows="–" if number is None else words.grouped(number),
+                n_rows="–" if number is None else grouped(number),
                 erased_at=epoch["erased_at"],
             )
         )

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from app.api.pages.forms import cap_field
 from app.wire.datasets import DeclarationOut
+from grovekeeper_common.number_words import counted
 from grovekeeper_forests.amounts import SYMBOLS
 
 _LABELS = {"columns": "Columns", "budget": "Budget", "review": "Review"}
@@ -144,7 +145,7 @@ def _protected(form: Mapping[str, str]) -> str:
 def _size(would_be: DeclarationOut | None) -> str:
     if would_be is None or not would_be.public_size:
         return "not declared"
-    return f"{would_be.public_size} rows, as an order of magnitude"
+    return f"{counted(would_be.public_size, 'row')}, as an order of magnitude"
 
 
 def _cells(would_be: DeclarationOut | None) -> str:

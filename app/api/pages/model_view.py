@@ -30,6 +30,7 @@ from grovekeeper_common.model_words import NO_IMPORTANCES
 from grovekeeper_common.number_words import (
     NO_SCORE,
     ON_TRAINING_ROWS,
+    grouped,
     mean_error_in_words,
     other_score_in_words,
     share_in_words,
@@ -140,7 +141,7 @@ def listed_model(model: ModelSummary) -> ListedModel:
     return ListedModel(
         model,
         cells=cells,
-        leaves="" if n_leaves is None else words.grouped(n_leaves),
+        leaves="" if n_leaves is None else grouped(n_leaves),
         score=f"MAE {score}" if model.error else score,
         interval=_interval(model.accuracy, model.error),
         released=model.accuracy or model.error,
@@ -262,7 +263,7 @@ def _used_features(used: Sequence[FeatureUseOut]) -> list[UsedFeature]:
     features = []
     for feature in split:
         share = feature.n_splits / n_splits
-        in_words = words.grouped(feature.n_splits)
+        in_words = grouped(feature.n_splits)
         if feature.importance is not None:
             share = feature.importance
             in_words = share_in_words(feature.importance)

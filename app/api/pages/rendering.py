@@ -31,7 +31,7 @@ from app.services.installation import Installation
 from grovekeeper_common import odds_words, scope_words
 from grovekeeper_common.job_words import REASONS, place_in_words
 from grovekeeper_common.limit_words import limit_in_words
-from grovekeeper_common.number_words import few_digits, share_in_words
+from grovekeeper_common.number_words import few_digits, grouped, share_in_words
 from grovekeeper_common.time_words import hour_in_words, pace_in_words
 from grovekeeper_common.verification_words import verification_in_words
 from grovekeeper_forests.amounts import SYMBOLS
@@ -153,7 +153,6 @@ def _environment() -> Environment:
             "left",
             "sentence",
             "entry",
-            "grouped",
             "listed",
         )
     }
@@ -162,6 +161,7 @@ def _environment() -> Environment:
         "covered": scope_words.covered,
         "percent": odds_words.percent,
         "few_digits": few_digits,
+        "grouped": grouped,
         "share": share_in_words,
         "minute": _exact(words.minute),
         "hour": hour_in_words,

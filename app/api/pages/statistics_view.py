@@ -22,6 +22,7 @@ from grovekeeper_common.number_words import (
     error_in_words,
     estimate_in_words,
     few_digits,
+    grouped,
 )
 from grovekeeper_forests.bins.noisy_counts import noise_bound
 from grovekeeper_forests.data.days import day_of
@@ -143,7 +144,7 @@ def error_before(asked: TableQuoteOut) -> str:
     """The error of a planned table, as a sentence."""
     which = "The number"
     if asked.n_cells > 1:
-        which = f"Each of the {words.grouped(asked.n_cells)} numbers"
+        which = f"Each of the {grouped(asked.n_cells)} numbers"
     if asked.half_width is None:
         known = statistic_words.error_of_some_rows(asked.half_width_at_size)
         return f"{which} comes with its interval, which {known}."

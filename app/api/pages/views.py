@@ -9,6 +9,7 @@ from app.access.grants import Principal, Role
 from app.api import problems
 from app.api.pages import words
 from grovekeeper_common.json_types import JsonMapping
+from grovekeeper_common.number_words import grouped
 from grovekeeper_forests.errors import GrovekeeperError
 
 
@@ -185,7 +186,7 @@ def _wrong_column(column: JsonMapping) -> WrongColumn:
     if column.get("option"):
         name, _, value = column["option"].partition("=")
         problem += f"; under How the file is written, choose {name} {value}"
-    cells = words.grouped(column["count"])
+    cells = grouped(column["count"])
     if "percent" in column:
         cells += f" ({column['percent']} %)"
     return WrongColumn(

@@ -47,11 +47,6 @@ def price(price: PriceOut) -> str:
     return f"{spent(price.amount)} {SYMBOLS[price.unit]}"
 
 
-def grouped(number: float) -> str:
-    """A number with its thousands separated."""
-    return f"{number:,}"
-
-
 def listed(values: Sequence[object]) -> str:
     """The first values of a list, and how many more there are."""
     shown = ", ".join(map(str, values[:_LISTED]))

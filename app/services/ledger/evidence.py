@@ -44,6 +44,7 @@ from app.services.ledger.history import entries_up_to, json_lines
 from app.wire.evidence import ConsistencyOut, DeploymentOut, InclusionOut, SignerOut
 from app.wire.ledger import AccountBalance, Verdict, VerificationIn, VerificationList
 from grovekeeper_common.json_types import JsonMapping, JsonObject
+from grovekeeper_common.number_words import grouped
 from grovekeeper_forests import catalogue
 from grovekeeper_forests.amounts import SYMBOLS
 from grovekeeper_forests.privacy.accountants import gdp, pure, zcdp
@@ -390,7 +391,8 @@ def _words(account: Account, balance: AccountBalance) -> JsonObject:
         domain += "whose bounds and categories are public."
         public = "The declaration: names, bounds, categories and classes of columns. Declared public size: "
         names = ", ".join(partition["name"] for partition in partitions)
-        public += f"{account.dataset.row.public_size or 'none'}. "
+        size = account.dataset.row.public_size
+        public += f"{grouped(size) if size else 'none'}. "
         public += f"Partitions: {names or 'none'}. "
         public += "Number and times of uploads and jobs."
     return balance.model_dump(

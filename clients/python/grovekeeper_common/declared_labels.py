@@ -3,6 +3,7 @@ that are numbers hold.
 """
 
 from grovekeeper_common.json_types import JsonMapping
+from grovekeeper_common.number_words import grouped
 
 
 def labels_of(schema: JsonMapping) -> list[JsonMapping]:
@@ -17,4 +18,4 @@ def number_in_words(label: JsonMapping) -> str:
     kind = "number"
     if label["type"] == "integer":
         kind = "whole number"
-    return f"a {kind}, {label['lower']:,} to {label['upper']:,}"
+    return f"a {kind}, {grouped(label['lower'])} to {grouped(label['upper'])}"

@@ -99,9 +99,14 @@ def share_in_words(part: float) -> str:
     return f"{100 * part:.1f} %"
 
 
+def grouped(number: float) -> str:
+    """A number with its thousands separated."""
+    return f"{number:,}"
+
+
 def counted(number: int, noun: str) -> str:
     """A number of things: ``1 row``, ``1,234 rows``."""
-    return f"1 {noun}" if number == 1 else f"{number:,} {noun}s"
+    return f"1 {noun}" if number == 1 else f"{grouped(number)} {noun}s"
 
 
 def written(number: Decimal) -> str:

@@ -58,6 +58,7 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
     (
         ["datasets", "show", "census"],
         [
+            "30,000 rows",
             "shard (10 hash cells)",
             "0 to 120",
             "Female, Male, or missing",
@@ -189,7 +190,10 @@ COMMANDS: list[tuple[list[str], list[str]]] = [
         ["evaluations", "show", "ev_1"],
         ["evaluated rows        70.0 % to 80.0 %", "rows like them  60.0 % to 90.0 %"],
     ),
-    (["jobs", "list"], ["jb_1", "succeeded", "0.1 ε", "submitted by", "key_1"]),
+    (
+        ["jobs", "list"],
+        ["jb_1", "succeeded", "yes, for good", "0.1 ε", "submitted by", "key_1"],
+    ),
     (["jobs", "show", "jb_1"], ["8 of 8", "next: grovekeeper models show md_1"]),
     (["jobs", "show", "jb_1", "--wait"], ["trained model md_1"]),
     (

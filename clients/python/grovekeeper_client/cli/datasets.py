@@ -566,7 +566,9 @@ def show(call: Remote, dataset: DatasetArgument) -> None:
             if not unit["column"]
             else f"{unit['column']} ({unit['form']}), at most {counted(unit['max_rows'], 'row')} each",
             "adjacency": answer["adjacency"],
-            "public size": answer["public_size"] or "not declared",
+            "public size": "not declared"
+            if answer["public_size"] is None
+            else counted(answer["public_size"], "row"),
             "population": answer["population"] or "none",
             "partitions": "; ".join(map(_partition, answer["partitions"])) or "none",
             "uploads": len(answer["epochs"]),
