@@ -233,3 +233,21 @@ def test_a_caller_of_an_older_copy_is_known_no_more() -> None:
     assert callers.known(prediction) == Principal("key")
     heads.rewound = LedgerRewound("ds_a")
     assert callers.known(prediction) is None
+
+
+@pytest.mark.parametrize("path", ["/", "/ui/jobs", "/ui/admin/keys", "/ledger"])
+def test_a_ledger_that_contradicts_its_heads_answers_no_page_and_no_call(
+    path: str,
+) -> None:
+    """A form of a page spends budget as a call does."""
+
+    def contradicts() -> None:
+        raise LedgerRewound("ds_a")
+
+    heads: Any = SimpleNamespace(
+        is_current=True, rewound=None, confirm=contradicts, signer=None
+    )
+    of: Any = Authentication(SimpleNamespace(), heads, Capacities(), None)  # type: ignore[arg-type]
+    scope = _scope(path, cookie="grovekeeper=session", authorization="Bearer key")
+    with pytest.raises(Unavailable, match="contradicts the heads"):
+        asyncio.run(of.principal(scope))
