@@ -122,6 +122,7 @@ def test_a_caller_who_owns_no_member_learns_nothing_about_the_person(
     """The acts, which auditors read, and the answer are the same for a person who is
     there and for one who is not, but for ids and times.
     """
+    people.own_another(installation, ADMIN)
     of_nobody = erase(installation, population, "nobody", principal=ADMIN)
     of_ann = erase(installation, population, "ann", principal=ADMIN)
 

@@ -120,6 +120,7 @@ def test_the_rows_go_from_every_row_group_of_a_large_upload(
 def test_an_admin_without_the_grant_learns_no_number_of_erased_rows(
     installation: Installation, dataset: str
 ) -> None:
+    people.own_another(installation, ADMIN)
     assert erase_unit(installation, ADMIN, dataset, unit="ann").erased is None
     assert ages(installation, dataset) == [[2], [4], [6]]
 

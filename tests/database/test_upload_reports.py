@@ -88,6 +88,7 @@ def test_the_digest_that_is_stored_of_a_body_is_keyed_by_the_dataset(
 @on_one_database
 def test_an_admin_without_the_grant_sees_no_count(installation: Installation) -> None:
     dataset = people.declared(installation, privacy_unit=people.per_patient(9))["id"]
+    people.own_another(installation, ADMIN)
     assert people.upload(installation, dataset, MORE)["rows"] == 1
     report = people.upload(installation, dataset, ROWS, principal=ADMIN)
     assert (report["rows"], report["dropped"]) == (None, None)

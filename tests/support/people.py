@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Iterable
 from typing import Any
 
-from app.access.grants import Principal
+from app.access.grants import Principal, Role
 from app.access.idempotency import IdempotentRequest
 from app.core.sealed_files import DataKey, SealedFile
 from app.datasets import admission, catalog, row_files
@@ -17,6 +17,7 @@ from app.datasets.upload_bodies import BodyForm
 from app.services.datasets.declare import register_dataset
 from app.services.datasets.upload import SpooledBody, UploadTerms, upload_rows
 from app.services.installation import Installation
+from app.services.keys import put_grant
 from app.wire.datasets import DatasetIn
 from tests.support.crash_scene import OWNER
 from tests.support.uploads import stored_table
@@ -42,6 +43,12 @@ def declared(
         installation, principal, DatasetIn.model_validate(value | changes), request=None
     )
     return dict(json.loads(answer.body))
+
+
+def own_another(installation: Installation, principal: Principal) -> None:
+    """Makes a caller the owner of a dataset that nothing else is about."""
+    other = declared(installation)["id"]
+    put_grant(installation, OWNER, other, principal.key_id, role=Role.OWNER.value)
 
 
 def per_patient(max_rows: int) -> dict[str, Any]:
