@@ -15,7 +15,7 @@ from tests.support.crash_scene import Scene, opened
 from tests.support.databases import MigratedDatabase
 from tests.support.forked_program import ForkedProgram, start
 from tests.support.line_process import line_process
-from tests.support.waiting import eventually
+from tests.support.waiting import wait_for
 
 _ROOT = Path(__file__).parents[2]
 LEASE_TTL_S = 3
@@ -46,7 +46,7 @@ class Launcher:
         """
         workers = self._start("workers", str(self.folder), *points)
         try:
-            assert workers.wait(timeout=1_200) == 0
+            assert workers.wait() == 0
         finally:
             workers.kill()
             workers.close()
@@ -66,12 +66,16 @@ class Launcher:
         lines = journal.read_text().splitlines() if journal.exists() else []
         return [line.split()[1:] for line in lines if line.startswith(f"{about} ")]
 
-    def children_end(self, point: str) -> bool:
-        """Waits until the children of the worker end, which take ten minutes unless
-        they are killed.
+    def wait_for_children(self, point: str) -> None:
+        """Waits until the children of the worker end, which take longer than any wait
+        unless they are killed.
         """
+        wait_for(f"children of {point} end", lambda: not self.living_children(point))
+
+    def living_children(self, point: str) -> list[int]:
+        """The ids of the worker's children that have not ended."""
         pids = [int(pid) for (pid,) in self.facts(point, "child")]
-        return eventually(lambda: not any(_lives(pid) for pid in pids), within_s=120)
+        return [pid for pid in pids if _lives(pid)]
 
     def _start(self, *arguments: str) -> ForkedProgram:
         settings = self.scene.installation.settings

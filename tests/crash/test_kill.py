@@ -18,7 +18,7 @@ from app.jobs.tables import JobRow
 from tests.crash.conftest import Launcher
 from tests.support.crash import ABANDONED, CHILD_POINTS, WORKER_POINTS
 from tests.support.crash_scene import open_reservations
-from tests.support.waiting import eventually
+from tests.support.waiting import wait_for
 
 BOTH = tuple(f"{point}-both" for point in CHILD_POINTS)
 POINTS = (*WORKER_POINTS, *CHILD_POINTS, *BOTH, ABANDONED)
@@ -31,7 +31,6 @@ SUCCEEDED = (
 )
 """The output is stored and noted, or registered."""
 HEALTHY = "for-ever"
-_SETTLED_WITHIN_S = 600
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,6 @@ class Wreck:
     job_id: str
     kinds_then: list[str]
     exit_code: int
-    child_ended: bool
     after: JobRow
 
 
@@ -72,16 +70,17 @@ def aftermath(launcher: Launcher) -> Aftermath:
     for point in POINTS:
         scene.submit_job(key=point)
     exit_codes = launcher.exit_codes(POINTS)
-    children = {point: launcher.children_end(point) for point in POINTS}
+    for point in POINTS:
+        launcher.wait_for_children(point)
     job_ids = {point: launcher.facts(point, "claimed")[0][0] for point in POINTS}
     assert len(set(job_ids.values())) == len(POINTS), (
         "each worker claimed a job of its own"
     )
     kinds_then = {point: scene.kinds_of(job_id) for point, job_id in job_ids.items()}
     with launcher.running(HEALTHY):
-        assert eventually(
+        wait_for(
+            "every job is settled",
             lambda: _is_settled(launcher, list(job_ids.values())),
-            within_s=_SETTLED_WITHIN_S,
         )
     return Aftermath(
         launcher,
@@ -90,7 +89,6 @@ def aftermath(launcher: Launcher) -> Aftermath:
                 job_id,
                 kinds_then[point],
                 exit_codes[point],
-                children[point],
                 scene.job(job_id),
             )
             for point, job_id in job_ids.items()
@@ -140,7 +138,7 @@ def test_the_right_process_was_killed_and_no_child_outlived_its_worker(
 ) -> None:
     wreck = aftermath.wrecks[point]
     assert wreck.exit_code == (0 if point in CHILD_POINTS else -signal.SIGKILL)
-    assert wreck.child_ended
+    assert aftermath.launcher.living_children(point) == []
 
 
 def test_rows_are_read_after_the_committed_charge_and_once_per_job(

@@ -24,7 +24,7 @@ from tests.support.crash_scene import OWNER, Scene, open_reservations, open_with
 from tests.support.databases import MigratedDatabase
 from tests.support.forked_program import ForkedProgram, start
 from tests.support.s3_server import BUCKET, credentials, s3_server
-from tests.support.waiting import eventually
+from tests.support.waiting import wait_for
 
 SUCCEED = (
     "claimed",
@@ -36,7 +36,6 @@ SUCCEED = (
 LOST = ("charged", "artifact-grown", "artifact-put", "artifact-stored")
 POINTS = (*SUCCEED, *LOST)
 _ROOT = Path(__file__).parents[2]
-_GIVE_UP_S = 300
 
 pytestmark = pytest.mark.long
 
@@ -94,9 +93,7 @@ def machines(
             _killed(scene, folder, port),
         )
         healthy = _start(scene, folder / "healthy", port, "for-ever")
-        assert eventually(lambda: _are_settled(machines), within_s=_GIVE_UP_S), (
-            folder / "log"
-        ).read_text()
+        wait_for("every job is settled", lambda: _are_settled(machines))
         healthy.end()
         yield machines
 
@@ -109,9 +106,7 @@ def _killed(scene: Scene, folder: Path, port: int) -> dict[str, str]:
     for point in POINTS:
         scene.submit_job(key=point)
         machine = _start(scene, folder / point, port, point)
-        assert machine.wait(timeout=_GIVE_UP_S) == -signal.SIGKILL, (
-            folder / "log"
-        ).read_text()
+        assert machine.wait() == -signal.SIGKILL, (folder / "log").read_text()
         machine.close()
         [[jobs[point]]] = [
             line.split()[1:]

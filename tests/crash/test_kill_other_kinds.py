@@ -14,7 +14,7 @@ from app.wire.profiles import ProfileIn
 from tests.crash.conftest import Launcher
 from tests.support.asking import submit_evaluation, submit_profile
 from tests.support.crash_scene import OWNER, Scene
-from tests.support.waiting import eventually
+from tests.support.waiting import wait_for
 
 HEALTHY = "for-ever"
 
@@ -44,12 +44,12 @@ def _evaluation(scene: Scene, model_id: str, key: str) -> str:
 def _settled(launcher: Launcher, job_id: str) -> JobRow:
     scene = launcher.scene
     with launcher.running(HEALTHY):
-        assert eventually(
-            lambda: scene.job(job_id).state not in ("queued", "running"), within_s=600
+        wait_for(
+            "the job ends",
+            lambda: scene.job(job_id).state not in ("queued", "running"),
         )
-        assert eventually(
-            lambda: not list((scene.installation.home / "jobs").glob("*")), within_s=600
-        )
+        jobs = scene.installation.home / "jobs"
+        wait_for("its folder is removed", lambda: not list(jobs.glob("*")))
     return scene.job(job_id)
 
 
@@ -76,7 +76,7 @@ def test_a_killed_release_fails_if_it_was_charged_and_runs_again_otherwise(
         key = f"{kind}-{point}"
         job_id = _evaluation(scene, model_id, key) if model_id else _profile(scene, key)
         with launcher.running(point) as worker:
-            assert worker.wait(timeout=600) == -signal.SIGKILL
+            assert worker.wait() == -signal.SIGKILL
         then = scene.kinds_of(job_id)
         ends[point] = (then, _settled(launcher, job_id), scene.kinds_of(job_id))
     then, row, kinds = ends["charge-not-committed"]

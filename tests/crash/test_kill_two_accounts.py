@@ -9,7 +9,7 @@ import pytest
 from tests.crash.conftest import Launcher
 from tests.support.crash_scene import open_reservations
 from tests.support.two_datasets import Pair
-from tests.support.waiting import eventually
+from tests.support.waiting import wait_for
 
 POINTS = (
     "claimed",
@@ -43,7 +43,7 @@ def wrecks(
             states = {pair.first.job(job_id).state for job_id, _, _ in jobs.values()}
             return not states & {"queued", "running"}
 
-        assert eventually(all_ended, within_s=600)
+        wait_for("every job ends", all_ended)
     return launcher, pair, jobs
 
 

@@ -2,7 +2,6 @@
 
 import json
 import threading
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -12,9 +11,9 @@ import pytest
 
 from tests.support.crash_scene import CELLS, Scene, open_reservations, opened
 from tests.support.server import Server, running_server, wake_workers
+from tests.support.waiting import PATIENCE_S, wait_for
 
 N_ROUNDS = 4
-_SETTLED_WITHIN_S = 600
 
 
 def _calls(
@@ -64,7 +63,7 @@ def _call_from_all_threads(
             with httpx.Client(
                 base_url=server.url, headers=headers, timeout=300, trust_env=False
             ) as client:
-                gate.wait(timeout=300)
+                gate.wait(PATIENCE_S)
                 for turn in range(N_ROUNDS):
                     statuses.update(_calls(client, dataset, caller=caller, turn=turn))
         except BaseException as failure:  # noqa: BLE001 - reported by the test's assertion
@@ -82,14 +81,13 @@ def _call_from_all_threads(
 
 def _wait_until_settled(scene: Scene, *, enough: int) -> None:
     """Waits until no reservation is open, or until ``enough`` jobs were charged."""
-    deadline = time.monotonic() + _SETTLED_WITHIN_S
-    while time.monotonic() < deadline:
+
+    def is_settled() -> bool:
         entries = scene.entries()
         n_charged = sum(entry.kind == "charge" for entry in entries)
-        if n_charged >= enough or not open_reservations(entries):
-            return
-        time.sleep(0.2)
-    raise TimeoutError("the workers settled too little")
+        return n_charged >= enough or not open_reservations(entries)
+
+    wait_for(f"{enough} jobs are charged, or all are settled", is_settled)
 
 
 @pytest.mark.parametrize("n_callers", [12, pytest.param(32, marks=pytest.mark.long)])

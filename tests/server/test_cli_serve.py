@@ -13,7 +13,6 @@ import stat
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -32,11 +31,10 @@ from tests.support.forked_program import ForkedProgram
 from tests.support.forked_program import start as fork
 from tests.support.ports import free_port
 from tests.support.processes import fetched
+from tests.support.raw_requests import wait_until_read
+from tests.support.waiting import PATIENCE_S, wait_for
 
 READY = "Grovekeeper is ready at "
-# a process manager waits for 10 s before it kills; tests share their processors
-_STOPPED_WITHIN_S = 120
-_GIVE_UP_S = 600  # for steps that take long on a busy machine
 Start = Callable[..., ForkedProgram]
 
 
@@ -87,25 +85,21 @@ def _ready_url(process: ForkedProgram) -> str:
 
 
 def _descendants(process: ForkedProgram, *, at_least: int) -> list[psutil.Process]:
-    deadline = time.monotonic() + _GIVE_UP_S
-    while (
-        len(result := psutil.Process(process.pid).children(recursive=True)) < at_least
-    ):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    return result
+    def descendants() -> list[psutil.Process] | None:
+        below = psutil.Process(process.pid).children(recursive=True)
+        return below if len(below) >= at_least else None
+
+    return wait_for(f"the service has {at_least} processes", descendants)
 
 
-def _all_gone(processes: list[psutil.Process], *, within_s: float) -> bool:
-    deadline = time.monotonic() + within_s
-    while time.monotonic() < deadline:
-        if all(
-            not processe.is_running() or processe.status() == psutil.STATUS_ZOMBIE
-            for processe in processes
-        ):
-            return True
-        time.sleep(0.05)
-    return False
+def _wait_until_gone(processes: list[psutil.Process]) -> None:
+    wait_for(
+        "all processes of the service end",
+        lambda: all(
+            not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+            for process in processes
+        ),
+    )
 
 
 _ON_A_SMALL_DISK = (
@@ -139,7 +133,7 @@ def test_on_a_small_disk_the_service_takes_no_request_and_says_why(
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=_GIVE_UP_S,
+        timeout=PATIENCE_S,
     )
     assert (done.returncode, done.stdout) == (1, ""), "it never said that it answers"
     assert re.search(
@@ -164,10 +158,9 @@ def test_serve_is_ready_when_it_reports_ready_and_stops_on_a_signal(
         "next": None,
     }
     workers = _descendants(process, at_least=2)
-    began = time.monotonic()
     process.send_signal(number)
-    assert process.wait(timeout=_STOPPED_WITHIN_S) == 0
-    assert _all_gone(workers, within_s=_STOPPED_WITHIN_S - (time.monotonic() - began))
+    assert process.wait() == 0
+    _wait_until_gone(workers)
     assert process.stdout is not None
     assert process.stdout.read() == "", "after the ready line nothing stands on stdout"
     assert file.read_text().strip() not in (tmp_path / "log").read_text(), (
@@ -192,8 +185,10 @@ def test_a_service_without_datasets_maps_no_compiler_and_no_library_for_files_of
             assert process.stdout.readline().startswith(READY)
             [worker] = psutil.Process(process.pid).children()
             # its first search has opened the database
-            while not _maps(worker, "grovekeeper.sqlite3-shm"):
-                time.sleep(0.05)
+            wait_for(
+                "the worker opens the database",
+                lambda: _maps(worker, "grovekeeper.sqlite3-shm"),
+            )
             for running in (psutil.Process(process.pid), worker):
                 assert _maps(running, "cryptography")
                 assert not any(
@@ -217,7 +212,7 @@ def test_serve_keeps_its_key_over_a_restart(start: Start, tmp_path: Path) -> Non
         keys.append(file.read_text())
         assert fetched(f"{url}/keys", keys[0].strip()).status_code == 200
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=_GIVE_UP_S) == 0
+        assert process.wait() == 0
     assert keys[0] == keys[1]
 
 
@@ -226,7 +221,7 @@ def test_workers_do_not_outlive_a_killed_supervisor(start: Start) -> None:
     _ready_url(process)
     workers = _descendants(process, at_least=1)
     process.kill()
-    assert _all_gone(workers, within_s=_GIVE_UP_S)
+    _wait_until_gone(workers)
 
 
 def test_a_killed_worker_is_replaced(start: Start) -> None:
@@ -234,14 +229,12 @@ def test_a_killed_worker_is_replaced(start: Start) -> None:
     url = _ready_url(process)
     (worker,) = _descendants(process, at_least=1)
     worker.kill()
-    deadline = time.monotonic() + _GIVE_UP_S
-    while not [
-        child
-        for child in psutil.Process(process.pid).children()
-        if child.pid != worker.pid
-    ]:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_for(
+        "another worker starts",
+        lambda: any(
+            child.pid != worker.pid for child in psutil.Process(process.pid).children()
+        ),
+    )
     assert fetched(f"{url}/readyz").status_code == 200
 
 
@@ -249,7 +242,7 @@ def test_a_generated_key_is_refused_on_the_network(
     start: Start, tmp_path: Path
 ) -> None:
     refused = start("serve", "--port", "0", "--host", "0.0.0.0")
-    assert refused.wait(timeout=_GIVE_UP_S) == 1
+    assert refused.wait() == 1
     assert "GROVEKEEPER_ADMIN_KEY" in (tmp_path / "log").read_text()
     assert not (tmp_path / "home" / "admin.key").exists()
     key = "key_chosen." + "c" * 43
@@ -274,10 +267,8 @@ def test_a_key_generated_on_loopback_is_refused_on_the_network_later(
     process = start("serve", "--port", "0", "--workers", "0")
     _ready_url(process)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=_GIVE_UP_S) == 0
-    assert (
-        start("serve", "--port", "0", "--host", "0.0.0.0").wait(timeout=_GIVE_UP_S) == 1
-    )
+    assert process.wait() == 0
+    assert start("serve", "--port", "0", "--host", "0.0.0.0").wait() == 1
 
 
 def test_a_restore_from_an_older_backup_refuses_to_start(
@@ -302,7 +293,7 @@ def test_a_restore_from_an_older_backup_refuses_to_start(
                 }
             )
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=_GIVE_UP_S) == 0
+        assert process.wait() == 0
 
     served("first")
     assert stat.S_IMODE((home / "signing.key").stat().st_mode) == 0o600
@@ -321,7 +312,7 @@ def test_a_restore_from_an_older_backup_refuses_to_start(
         file.unlink()
     (tmp_path / "backup").rename(database)
     for command in (["serve", "--port", "0"], ["api", "--port", "0"], ["worker"]):
-        assert start(*command).wait(timeout=_GIVE_UP_S) == 1, command
+        assert start(*command).wait() == 1, command
     log = (tmp_path / "log").read_text()
     assert (
         log.count("the database was restored from an older backup, or was changed") == 3
@@ -329,9 +320,9 @@ def test_a_restore_from_an_older_backup_refuses_to_start(
     for head in (home / "checkpoints").iterdir():
         head.rename(tmp_path / head.name)  # the operator's deliberate act
     (home / "signing.key").unlink()
-    assert start("serve", "--port", "0").wait(timeout=_GIVE_UP_S) == 1
+    assert start("serve", "--port", "0").wait() == 1
     assert "signing.key is missing" in (tmp_path / "log").read_text()
-    assert start("db", "new-signer").wait(timeout=_GIVE_UP_S) == 0
+    assert start("db", "new-signer").wait() == 0
     served("third")
 
 
@@ -346,18 +337,16 @@ def test_a_request_that_never_ends_does_not_hold_the_service(
             f"POST /datasets HTTP/1.1\r\nHost: grove.test\r\nAuthorization: Bearer {key}\r\n"
             "Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n{".encode()
         )
-        time.sleep(0.5)
+        wait_until_read(slow)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=_GIVE_UP_S) == 0
+        assert process.wait() == 0
 
 
 def test_a_port_that_is_taken_ends_with_1(start: Start, tmp_path: Path) -> None:
     process = start("serve", "--port", "0", "--workers", "0")
     port = _ready_url(process).rsplit(":", 1)[1]
     assert (
-        start("serve", "--port", port, GROVEKEEPER_HOME=str(tmp_path / "other")).wait(
-            timeout=_GIVE_UP_S
-        )
+        start("serve", "--port", port, GROVEKEEPER_HOME=str(tmp_path / "other")).wait()
         == 1
     )
     assert f"port {port}" in (tmp_path / "log").read_text()
@@ -383,7 +372,7 @@ def test_an_installation_error_is_printed_as_one_sentence(
             "GROVEKEEPER_DATABASE_URL": "postgresql://grove:password@127.0.0.1:1/grove"
         }
     for command in (["serve", "--port", "0"], ["db", "upgrade"]):
-        assert start(*command, **variables).wait(timeout=_GIVE_UP_S) == 1
+        assert start(*command, **variables).wait() == 1
     log = (tmp_path / "log").read_text()
     assert log.count("not done: ") == 2
     assert "Traceback" not in log
@@ -393,18 +382,14 @@ def test_an_installation_error_is_printed_as_one_sentence(
 def test_the_api_alone_is_unready_until_the_upgrade(
     start: Start, tmp_path: Path
 ) -> None:
-    assert start("db", "status", "--json").wait(timeout=_GIVE_UP_S) == 1
-    assert start("keys", "create-admin").wait(timeout=_GIVE_UP_S) == 1, (
-        "there is no table of keys yet"
-    )
+    assert start("db", "status", "--json").wait() == 1
+    assert start("keys", "create-admin").wait() == 1, "there is no table of keys yet"
     port = free_port()
     process = start("api", "--port", str(port))
     assert _readiness(port) == 503
     key = "key_chosen." + "c" * 43
-    assert (
-        start("db", "upgrade", GROVEKEEPER_ADMIN_KEY=key).wait(timeout=_GIVE_UP_S) == 0
-    )
-    assert start("db", "status").wait(timeout=_GIVE_UP_S) == 0
+    assert start("db", "upgrade", GROVEKEEPER_ADMIN_KEY=key).wait() == 0
+    assert start("db", "status").wait() == 0
     assert _readiness(port) == 200
     facts = f"(version {version('grovekeeper')}, revision {revisions.head_revision()}, home {tmp_path / 'home'})\n"
     assert process.stdout is not None
@@ -416,24 +401,24 @@ def test_the_api_alone_is_unready_until_the_upgrade(
     assert worker.stdout is not None
     assert worker.stdout.readline() == f"The worker is ready {facts}"
     worker.send_signal(signal.SIGTERM)
-    assert worker.wait(timeout=_GIVE_UP_S) == 0
+    assert worker.wait() == 0
     assert worker.stdout.read() == ""
     started = start("keys", "create-admin", "--json")
     assert started.stdout is not None
     for admin in (key, json.loads(started.stdout.read())["key"]):
         assert fetched(f"http://127.0.0.1:{port}/keys", admin).status_code == 200
     process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=_GIVE_UP_S) == 0
+    assert process.wait() == 0
 
 
 def _readiness(port: int) -> int:
-    deadline = time.monotonic() + _GIVE_UP_S
-    while time.monotonic() < deadline:
+    def status() -> int | None:
         try:
             return fetched(f"http://127.0.0.1:{port}/readyz").status_code
         except httpx.ConnectError:
-            time.sleep(0.05)
-    raise AssertionError("it does not listen")
+            return None
+
+    return wait_for("the API listens", status)
 
 
 @pytest.mark.long
@@ -452,7 +437,7 @@ def test_the_demo_runs_to_its_end_and_leaves_nothing(
     )
     assert process.stdout is not None
     reported = json.loads(process.stdout.read())
-    assert process.wait(timeout=_GIVE_UP_S) == 0
+    assert process.wait() == 0
     assert reported["price"]["amount"] == "1"
     assert reported["ledger"]["charged"] == "1.0104"
     assert (reported["refusal"]["type"], reported["refusal"]["largest_that_fits"]) == (
@@ -494,7 +479,7 @@ def test_the_demo_serves_until_it_is_interrupted_and_leaves_nothing(
     with httpx.Client(
         base_url=url,
         headers={"Authorization": f"Bearer {key}"},
-        timeout=_GIVE_UP_S,
+        timeout=PATIENCE_S,
         trust_env=False,
     ) as http:
         answer = http.get("/ledger/adult").json()
@@ -518,8 +503,8 @@ def test_the_demo_serves_until_it_is_interrupted_and_leaves_nothing(
     assert any(line.startswith("Now your own data") for line in lines)
     below = _descendants(process, at_least=2)
     process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=_GIVE_UP_S) == 0
-    assert _all_gone(below, within_s=_STOPPED_WITHIN_S)
+    assert process.wait() == 0
+    _wait_until_gone(below)
     assert list(temporary.iterdir()) == []
 
 
@@ -547,10 +532,7 @@ def _running_job(
             "parameters": {"n_estimators": n_trees, "max_depth": 12},
         }
         job_id = client.train({"dataset": "adult", **slow})["job_id"]
-        deadline = time.monotonic() + _GIVE_UP_S
-        while not client.job(job_id)["charged"]:
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        wait_for("the job is charged", lambda: client.job(job_id)["charged"])
         yield client, job_id
 
 
@@ -588,8 +570,8 @@ def test_one_signal_lets_the_running_job_end_while_the_api_answers(
             other.send_signal(number)
         _wait_until_one_job_is_left(tmp_path / "log")
         assert client.job(job_id)["state"] == "running"
-    assert process.wait(timeout=_GIVE_UP_S) == 0
-    assert _all_gone(below, within_s=_STOPPED_WITHIN_S)
+    assert process.wait() == 0
+    _wait_until_gone(below)
     assert _ends(tmp_path) == [("succeeded", None)]
 
 
@@ -603,16 +585,16 @@ def test_a_second_signal_ends_the_child_within_seconds_and_its_charge_stays(
         # two signals that wait are one
         _wait_until_one_job_is_left(tmp_path / "log")
         process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=_STOPPED_WITHIN_S) == 0
-    assert _all_gone(below, within_s=_STOPPED_WITHIN_S)
+    assert process.wait() == 0
+    _wait_until_gone(below)
     assert _ends(tmp_path) == [("failed", "lost")]
 
 
 def _wait_until_one_job_is_left(log: Path) -> None:
-    deadline = time.monotonic() + _GIVE_UP_S
-    while "finishing the running job" not in log.read_text():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_for(
+        "the worker says that it finishes its job",
+        lambda: "finishing the running job" in log.read_text(),
+    )
 
 
 def _ends(folder: Path) -> list[tuple[str, str | None]]:

@@ -12,7 +12,6 @@ import re
 import shlex
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -29,6 +28,7 @@ from sqlalchemy import make_url
 from tests.support.ports import free_port
 from tests.support.postgres import client_program, driver_url, execute
 from tests.support.processes import running, stop, wait_until_ok
+from tests.support.waiting import wait_for
 
 _ROOT = Path(__file__).parents[2]
 _COMPOSE: dict[str, Any] = yaml.safe_load(
@@ -360,11 +360,13 @@ def _assert_a_job_succeeds(client: _Client) -> None:
         {"dataset": dataset["id"], "algorithm": "rdt-ta", "epsilon": "1"},
         **{"Idempotency-Key": "one"},
     )
-    deadline = time.monotonic() + 600
-    state = {"state": "queued"}
-    while state["state"] in ("queued", "running") and time.monotonic() < deadline:
-        time.sleep(0.2)
-        state = client.call("GET", f"/jobs/{job['job_id']}")
+    state: dict[str, Any] = {}
+
+    def has_ended() -> bool:
+        state.update(client.call("GET", f"/jobs/{job['job_id']}"))
+        return state["state"] not in ("queued", "running")
+
+    wait_for("the job ends", has_ended)
     assert state["state"] == "succeeded", state
     answer = client.call(
         "POST", f"/models/{state['model_id']}/predict", {"rows": [{"length": 1}]}

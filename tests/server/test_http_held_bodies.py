@@ -21,7 +21,7 @@ from tests.support.databases import on_one_idle_server
 from tests.support.raw_requests import received, send
 from tests.support.server import Caller, Server, csv_rows, training
 from tests.support.set_limits import SetLimit
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE_S, wait_for
 
 JSON, CSV = "application/json", "text/csv"
 
@@ -37,6 +37,17 @@ class Held:
 
     def is_answered(self, *, within_s: float) -> bool:
         return bool(select.select([self._connection], [], [], within_s)[0])
+
+    def trickle(self, *, pause_s: float) -> None:
+        """Sends a byte after each pause until the request is answered."""
+
+        def is_answered() -> bool:
+            if self.is_answered(within_s=pause_s):
+                return True
+            self.send(b"a")
+            return False
+
+        wait_for("a body that trickles is answered", is_answered)
 
     def answer(self) -> tuple[int, dict[str, Any]]:
         """Status and body of the answer, after which the connection is closed."""
@@ -61,7 +72,7 @@ def _held(
         "Expect: 100-continue\r\n\r\n"
     )
     with socket.create_connection(
-        ("127.0.0.1", httpx.URL(server.url).port or 0), timeout=60
+        ("127.0.0.1", httpx.URL(server.url).port or 0), timeout=PATIENCE_S
     ) as connection:
         connection.sendall(head.encode())
         assert connection.recv(25) == b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -109,9 +120,7 @@ def test_the_text_of_an_upload_that_arrives_has_no_name_in_the_home(
         idle_server, idle_server.admin.key, rows, length=len(text) + 1, media=CSV
     ) as request:
         request.send(text)
-        assert eventually(lambda: any(idle_server.sizes_of_spools()), within_s=120), (
-            "the text is spooled"
-        )
+        wait_for("the text is spooled", lambda: any(idle_server.sizes_of_spools()))
         files = [
             path for path in idle_server.settings.home.rglob("*") if path.is_file()
         ]
@@ -166,8 +175,8 @@ def test_a_body_that_does_not_arrive_in_time_ends_the_request(
         length=100_000,
         media=media,
     ) as request:
-        while trickles and not request.is_answered(within_s=0.2):
-            request.send(b"a")
+        if trickles:
+            request.trickle(pause_s=0.2)
         status, problem = request.answer()
     assert (status, problem["type"]) == (408, "body-too-slow")
     assert idle_server.footprint() == before
@@ -198,10 +207,12 @@ def test_a_long_body_at_a_good_rate_has_more_time(
     ) as request:
         size = len(body) // 6
         for number, start in enumerate(range(0, len(body), size)):
-            while len(readings) <= 2 * number and not request.is_answered(
-                within_s=0.01
-            ):
-                pass  # the service does not wait for the part yet
+            wait_for(
+                "the service waits for the next part, or has answered",
+                lambda number=number: (
+                    len(readings) > 2 * number or request.is_answered(within_s=0)
+                ),
+            )
             request.send(body[start : start + size])
         assert request.answer()[0] == 201
     assert readings[-1] > 2 * limits.BODY_WAIT_S
@@ -220,8 +231,7 @@ def test_a_fast_beginning_saves_up_no_more_than_a_window(
         idle_server, idle_server.admin.key, rows, length=10**6, media=CSV
     ) as request:
         request.send(beginning)
-        while not request.is_answered(within_s=0.3):
-            request.send(b"a")
+        request.trickle(pause_s=0.3)
         assert request.answer()[0] == 408
 
 
@@ -235,8 +245,7 @@ def test_a_key_is_read_again_while_its_body_arrives_slowly(
     with _held(idle_server, caller.key, path, length=1_000, media=media) as request:
         request.send(b"a")
         _revoke(idle_server, caller)
-        while not request.is_answered(within_s=0.05):
-            request.send(b"a")
+        request.trickle(pause_s=0.05)
         assert request.answer()[0] == 401
 
 

@@ -4,7 +4,6 @@ keeps no newcomer out.
 
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -17,9 +16,10 @@ from app.api import authentication
 from app.core import limits
 from tests.support.databases import on_one_idle_server
 from tests.support.pages import signed_in
-from tests.support.raw_requests import received, send
+from tests.support.raw_requests import received, send, wait_until_read
 from tests.support.server import Server
 from tests.support.set_limits import SetLimit
+from tests.support.waiting import PATIENCE_S
 
 pytestmark = on_one_idle_server
 
@@ -32,7 +32,7 @@ _FORM = (
 
 def _connection(server: Server) -> socket.socket:
     return socket.create_connection(
-        ("127.0.0.1", httpx.URL(server.url).port or 0), timeout=60
+        ("127.0.0.1", httpx.URL(server.url).port or 0), timeout=PATIENCE_S
     )
 
 
@@ -113,9 +113,10 @@ def test_a_slow_form_of_a_sign_in_is_answered(
     set_limit("SIGN_IN_BODY_S", 60)
     with _connection(idle_server) as connection:
         connection.sendall(_FORM % 5)
-        connection.recv(25)
-        time.sleep(0.2)
-        connection.sendall(b"key=x")
+        assert connection.recv(25) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        connection.sendall(b"ke")
+        wait_until_read(connection)
+        connection.sendall(b"y=x")
         assert received(connection).startswith(b"HTTP/1.1 401 ")
 
 
@@ -137,7 +138,7 @@ def test_callers_whose_key_is_not_known_wait_apart_from_keys(
     def slow(installation: object, text: str, **options: object) -> object:
         if "wrong" in text:
             entered.release()
-            release.wait(timeout=60)
+            release.wait(PATIENCE_S)
         return authenticate(installation, text, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(authentication, "authenticate", slow)

@@ -39,6 +39,8 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import configure_mappers
 
+from tests.support.waiting import PATIENCE_S
+
 WORKER_POINTS = (
     "claimed",
     "charge-not-committed",
@@ -101,7 +103,8 @@ to a webhook.
 """
 
 _OF_REQUESTS = ("member_scene", "people", "receiver", "sweeping")
-_SLOW_S = 600.0
+_SLOW_S = 2.0 * PATIENCE_S
+"""No test waits as long for the end of a process that nobody kills."""
 _WORKERS_AT_ONCE = 3
 
 

@@ -20,7 +20,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -29,6 +28,7 @@ from typing import IO, Any, NoReturn
 from sqlalchemy.orm import configure_mappers
 
 from app.worker.child import load_modules
+from tests.support.waiting import wait_for
 
 _ROOT = Path(__file__).parents[2]
 _LOADED_BY_SERVERS = (
@@ -37,7 +37,6 @@ _LOADED_BY_SERVERS = (
 )  # fmt: skip
 """Arrow imports pandas, where it is installed, when it converts its first value."""
 _MAX_DESCRIPTORS = 4
-_POLL_S = 0.02
 
 
 class ForkedProgram:
@@ -45,8 +44,11 @@ class ForkedProgram:
     output may be a pipe.
     """
 
-    def __init__(self, pid: int, stdin: IO[bytes], stdout: IO[str] | None) -> None:
+    def __init__(
+        self, words: str, pid: int, stdin: IO[bytes], stdout: IO[str] | None
+    ) -> None:
         self.pid, self.stdin, self.stdout = pid, stdin, stdout
+        self._words = words
         self._exit_code: int | None = None
 
     def poll(self) -> int | None:
@@ -57,14 +59,9 @@ class ForkedProgram:
             self._exit_code = _forker().request({"poll": self.pid}, [])
         return self._exit_code
 
-    def wait(self, timeout: float) -> int:
+    def wait(self) -> int:
         """Waits for the exit code."""
-        deadline = time.monotonic() + timeout
-        while (code := self.poll()) is None:
-            if time.monotonic() > deadline:
-                raise subprocess.TimeoutExpired("fork", timeout)
-            time.sleep(_POLL_S)
-        return code
+        return wait_for(f"{self._words} ends", self.poll)
 
     def send_signal(self, number: int) -> None:
         """Sends a signal to the program, unless it has ended."""
@@ -83,7 +80,7 @@ class ForkedProgram:
 
     def close(self) -> None:
         """Waits for the end of the program and closes its streams."""
-        self.wait(timeout=60)
+        self.wait()
         self.stdin.close()
         if self.stdout is not None:
             self.stdout.close()
@@ -129,7 +126,9 @@ def start(
         passed = [stdin, stdout, errors, *([] if descriptor is None else [descriptor])]
         pid = _forker().request(request, passed)
         assert pid is not None
-        return ForkedProgram(pid, os.fdopen(written, "wb", buffering=0), printed)
+        words = " ".join((module, *arguments))
+        writable = os.fdopen(written, "wb", buffering=0)
+        return ForkedProgram(words, pid, writable, printed)
 
 
 class _Forker:

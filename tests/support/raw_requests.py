@@ -7,6 +7,9 @@ unusual; how they are sent, and answers received.
 import socket
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
+
+from tests.support.waiting import wait_for
 
 BODY = b'{"name":"raw","roles":[]}'
 FOLLOWING = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
@@ -256,6 +259,29 @@ def send(connection: socket.socket, part: bytes) -> None:
     """Sends bytes to a server that may have refused what came before, and closed."""
     with suppress(ConnectionResetError, BrokenPipeError):
         connection.sendall(part)
+
+
+def wait_until_read(connection: socket.socket) -> None:
+    """Waits until the other end, a process of this machine, has read all that was sent,
+    or has closed the connection.
+    """
+    wait_for("the service reads what was sent", lambda: _is_read(connection))
+
+
+def _is_read(connection: socket.socket) -> bool:
+    try:
+        ports = connection.getsockname()[1], connection.getpeername()[1]
+    except OSError:
+        return True  # the other end has closed the connection
+    unsent = unread = 0
+    for line in Path("/proc/net/tcp").read_text("ascii").splitlines()[1:]:
+        *ends, _, queues = line.split()[1:5]
+        ends_at = tuple(int(end.partition(":")[2], 16) for end in ends)
+        if ends_at == ports:
+            unsent = int(queues.partition(":")[0], 16)
+        elif ends_at == ports[::-1]:
+            unread = int(queues.partition(":")[2], 16)
+    return unsent == unread == 0
 
 
 def received(connection: socket.socket) -> bytes:
