@@ -60,6 +60,7 @@ class Runs:
         seconds_of_dropout: as in ``song_page.sections``.
         seconds_of_table: likewise.
         random_trees: of Bojarski et al.
+        further_grids: text of the file of their counts in further grids.
     """
 
     tables: Accuracies
@@ -69,6 +70,7 @@ class Runs:
     seconds_of_dropout: Mapping[Task, Sequence[float]] = field(default_factory=dict)
     seconds_of_table: song_page.Seconds = field(default_factory=dict)
     random_trees: Sequence[GridRun] = ()
+    further_grids: str = ""
 
     @classmethod
     def of(cls, results: Path) -> Runs:
@@ -92,8 +94,15 @@ class Runs:
             for name in ablations.ABLATIONS
         }
         random_trees = load(results / "random_trees.csv", GridRun)
+        grids = results / random_tree_page.OF_GRIDS
+        further = grids.read_text(encoding="utf-8") if grids.exists() else ""
         return cls(
-            tables.accuracies(of_tables), values, of_dropout, of_table, random_trees
+            tables.accuracies(of_tables),
+            values,
+            of_dropout,
+            of_table,
+            random_trees,
+            further,
         )
 
 
@@ -191,7 +200,7 @@ def _of_huang(runs: Runs) -> Iterator[str]:
 
 
 def _of_bojarski(runs: Runs) -> Iterator[str]:
-    yield from random_tree_page.sections(runs.random_trees)
+    yield from random_tree_page.sections(runs.random_trees, runs.further_grids)
     yield _written(BOJARSKI_THEORY)
 
 

@@ -39,9 +39,9 @@ of ε each; in figure 2, which has no leaves, splits get all of it. The paper do
 has; here they are 100. The repaired form is `spe`.
 
 [Accuracy](huang-figure-1.csv) of 10 trees. Their depth is the number of attributes, but in the last column, where the
-public rule of `spe` chooses it: 4, 5, 6, 8 and 9 for ε = 0.5, 1, 2, 5 and 10. The paper prints neither the seed nor the
-settings of its synthetic sets: these are {seeds} sets of each width, by `make_classification` with its default
-settings.
+public rule of `spe` chooses it: 4, 5, 6, 8 and 9 for ε = 0.5, 1, 2, 5 and 10. The paper prints the rows,
+attributes and classes of its synthetic sets, but neither the seed nor other settings: these are {seeds} sets of each
+width, by `make_classification` with its defaults.
 
 ![Accuracy by ε](plots/huang-figure-1.svg)
 """

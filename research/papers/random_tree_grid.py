@@ -174,15 +174,15 @@ class Fold:
     n_training: int
 
 
-def folds(folder: Path | None, name: str) -> list[Fold]:
+def folds(folder: Path | None, name: str, grid: int = 0) -> list[Fold]:
     """The ten runs of a dataset, with trees whose draws follow from the number of the
-    run.
+    run. Another ``grid`` has another cross-validation and other trees.
     """
     dataset = read(folder, name)
     columns, n_rows = Columns.of(dataset), len(dataset.y)
     n_trees = max(printed.n_trees_of(number, n_rows) for number in N_ESTIMATORS)
     runs = []
-    for repeat in range(N_FOLDS):
+    for repeat in range(N_FOLDS * grid, N_FOLDS * (grid + 1)):
         random = np.random.default_rng([datasets.FIRST_SEED, repeat])
         leaves = printed.leaves_of(
             columns, n_trees=n_trees, height=HEIGHTS[-1], random=random

@@ -6,6 +6,7 @@ is that majority voting is less sensitive to the number k and the height h of tr
 threshold averaging and probabilistic averaging.
 """
 
+import csv
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -32,6 +33,9 @@ from research.papers.random_tree_grid import (
     GridRun,
     tasks_of,
 )
+
+OF_GRIDS = "bojarski-grids.csv"
+"""The counts of the page in further grids, which ``random_tree_draws`` runs."""
 
 TALL = 5
 """Smallest height of the second count: votes of lower trees are often all for the
@@ -121,12 +125,17 @@ def least_sensitive(by_read_out: Mapping[str, Sensitivity], measure: str) -> str
     return min(by_read_out, key=lambda name: float(getattr(by_read_out[name], measure)))
 
 
-def sections(runs: Iterable[GridRun]) -> list[str]:
-    """The sections of all runs."""
+def sections(runs: Iterable[GridRun], further: str = "") -> list[str]:
+    """The sections of all runs.
+
+    Args:
+        runs: of one grid.
+        further: text of the file of counts of further grids; empty: there is none.
+    """
     known = list(runs)
     grid = errors_of(known)
     return [
-        _HEAD,
+        _HEAD.format(grids=_about_grids(further)),
         *_main_finding(grid),
         *_figure_2a(known, grid),
         *_table_1(grid),
@@ -158,6 +167,56 @@ def _complete(grid: Grid, budget: str) -> list[str]:
         for name in names
         if (name, budget) in grid and np.isfinite(grid[name, budget]).all()
     ]
+
+
+def counts(runs: Sequence[GridRun]) -> Iterator[tuple[tuple[str, str], int]]:
+    """The counts of the sections: what is counted, of what, and how many."""
+    grid = errors_of(runs)
+    names = _complete(grid, RECALLED_BUDGET)
+    for least_height, (theta, columns), measure in product(
+        (HEIGHTS[0], TALL), THETAS.items(), _MEASURES
+    ):
+        of_what = f"{_MEASURES[measure]}, heights from {least_height}, {theta}"
+        wins = _wins(grid, names, columns, measure, least_height)
+        for beside, number in zip(("averaging", "both"), wins, strict=True):
+            yield ("datasets", f"{of_what}, beside {beside}"), number
+    for theta, columns in THETAS.items():
+        yield (
+            ("cases", f"figure 2a, {theta}"),
+            sum(_averaging_is_least(runs, grid, columns)),
+        )
+    for place, theta in enumerate(THETAS):
+        inside = sum(
+            beside.inside[place]
+            for beside in _beside(grid)
+            if beside.printed.method[:4] == "n-dp"
+        )
+        yield ("differences", f"without privacy, {theta}"), inside
+        for budget, distance in budget_distances(grid, theta).items():
+            yield ("differences", f"nε = {int(budget):,}, {theta}"), distance.n_inside
+
+
+def _about_grids(further: str) -> str:
+    """How far counts of further grids are from those of the page's."""
+    if not further:
+        return ""
+    _, *rows = csv.reader(further.splitlines())
+    n_further = len(rows[0]) - 3
+    moved, cases = {"datasets": 0, "differences": 0}, list[int]()
+    for counted, _, *numbers in rows:
+        of_page, *others = map(int, numbers)
+        if counted in moved:
+            farthest = max(abs(other - of_page) for other in others)
+            moved[counted] = max(moved[counted], farthest)
+        else:
+            cases += others
+    near, differing = moved.values()
+    return (
+        f" In {n_further} [further grids]({OF_GRIDS}) of other folds, trees and noise,\n"
+        f"without {', '.join(TOO_LARGE)}, counts of datasets are up to {near} from those of this grid and counts of "
+        f"differences up to\n{differing}; in {min(cases)} to {max(cases)} of the cases of figure 2a threshold "
+        "averaging errs least."
+    )
 
 
 def _sensitivity_rows(grid: Grid) -> str:
@@ -203,12 +262,18 @@ def _figure_2a(runs: Sequence[GridRun], grid: Grid) -> Iterator[str]:
     """How often threshold averaging errs least in column a of figure 2."""
     yield _ABOUT_FIGURE_2A
     for theta, columns in THETAS.items():
-        least = [
-            averaging < min(votes, drawn)
-            for votes, averaging, drawn in _chosen_errors(runs, grid, columns)
-        ]
+        least = _averaging_is_least(runs, grid, columns)
         yield f"* With {theta}: in {sum(least)} of {len(least)} cases."
     yield ""
+
+
+def _averaging_is_least(
+    runs: Sequence[GridRun], grid: Grid, columns: Sequence[str]
+) -> list[bool]:
+    return [
+        averaging < min(votes, drawn)
+        for votes, averaging, drawn in _chosen_errors(runs, grid, columns)
+    ]
 
 
 def _chosen_errors(
@@ -533,8 +598,7 @@ _HEAD = """\
 Algorithms 1 and 2 as printed, over k = 1, 3, …, 21 trees, heights h = 1, …, 15, and ε. ε is given by nε, n being the
 number of training rows. Our text has lost the numbers and heights that the paper explored; in its table 1 they are odd
 and at most 21, and at most 15. A number is an error in percent over [ten runs](random_trees.csv), whose test points are
-all rows of the dataset. Counts of datasets and of differences are those of one grid; other draws change them by one or
-two.
+all rows of the dataset. Counts are those of one grid.{grids}
 
     python -m research.papers.random_trees DATA --plots
 

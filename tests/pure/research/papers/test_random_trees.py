@@ -2,6 +2,7 @@
 sensitivity to k and h, the page.
 """
 
+import csv
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,12 @@ from numpy.typing import NDArray
 from grovekeeper_forests.data.schema import Feature, Label, Schema
 from research.datasets import Dataset
 from research.papers import printed_random_trees as printed
-from research.papers import random_tree_grid, random_tree_page, random_trees
+from research.papers import (
+    random_tree_draws,
+    random_tree_grid,
+    random_tree_page,
+    random_trees,
+)
 from research.papers.printed_random_trees import Columns
 from research.papers.random_tree_grid import (
     COLUMNS,
@@ -197,6 +203,37 @@ def test_sensitivity_measures_both_parameters() -> None:
 
 def _page(runs: list[GridRun]) -> str:
     return "\n".join(random_tree_page.sections(runs))
+
+
+def test_the_file_of_further_grids_has_the_counts_of_the_page_first() -> None:
+    results = random_trees.RESULTS
+    runs = load(results / "random_trees.csv", GridRun)
+    text = (results / random_tree_page.OF_GRIDS).read_text(encoding="utf-8")
+    columns, *rows = csv.reader(text.splitlines())
+    assert len(columns) == 3 + random_tree_draws.N_FURTHER
+    assert {(counted, of): int(page) for counted, of, page, *_ in rows} == (
+        random_tree_draws.counts(runs)
+    )
+
+
+def test_the_page_says_how_far_further_grids_move_a_count() -> None:
+    of_grids = [
+        {("datasets", "a"): 3, ("differences", "b"): 7, ("cases", "c"): 38},
+        {("datasets", "a"): 0, ("differences", "b"): 8, ("cases", "c"): 32},
+        {("datasets", "a"): 4, ("differences", "b"): 6, ("cases", "c"): 44},
+    ]
+    text = " ".join(
+        random_tree_page.sections([], random_tree_draws.text_of(of_grids))[0].split()
+    )
+    assert "In 2 [further grids](bojarski-grids.csv)" in text
+    assert "counts of datasets are up to 3 from" in text
+    assert "counts of differences up to 1; in 32 to 44 of the cases" in text
+
+
+def test_another_grid_has_other_folds_and_trees() -> None:
+    first, second = (random_tree_grid.folds(None, "wdbc", grid)[0] for grid in (0, 1))
+    assert (first.parts[2] != second.parts[2]).any()
+    assert (first.leaves != second.leaves).any()
 
 
 def test_the_main_finding_names_the_least_sensitive_read_out() -> None:
