@@ -66,6 +66,7 @@ _WORDS = {
     "not yet implemented": BodyProblem.ENCODING,
     "not implemented": BodyProblem.ENCODING,
     "unsupported": BodyProblem.ENCODING,
+    "too deeply nested": BodyProblem.ENCODING,
 }
 """Words in the library's errors about files that it does not read, although they are
 valid.

@@ -610,18 +610,24 @@ def _named(source: Any, kind: Kind, features: list[str]) -> dict[str, Any]:
 
 
 def _with_plain_days(frame: Any) -> Any:
-    """A frame of pandas whose periods of a day are days, as dates are read; other
-    periods, such as months, stay and are no dates.
+    """A frame of pandas whose periods of a day are days, as dates are read. Other
+    periods, such as months, are refused by name: Arrow would make numbers of them.
     """
     places = [
-        place for place, kind in enumerate(frame.dtypes) if str(kind) == "period[D]"
+        place
+        for place, kind in enumerate(frame.dtypes)
+        if str(kind).startswith("period[")
     ]
     if not places:
         return frame
     plain = frame.copy(deep=False)
     # by place: a name may be a number, or occur twice
     for place in places:
-        plain.isetitem(place, frame.iloc[:, place].dt.to_timestamp())
+        column = frame.iloc[:, place]
+        is_day = str(column.dtype) == "period[D]"
+        plain.isetitem(
+            place, column.dt.to_timestamp() if is_day else column.astype(object)
+        )
     return plain
 
 

@@ -607,3 +607,7 @@ def test_periods_of_a_day_are_days(tmp_path: Path) -> None:
     months = frame.assign(day=pd.period_range("2024-02", periods=2, freq="M"))
     with pytest.raises(TypeError, match="column 'day': a date is needed, not Period"):
         rows.read(months, schema).columns  # noqa: B018
+    number = {"name": "day", "type": "integer", "lower": 0, "upper": 999}
+    for feature, needed in ((day, "a date"), (number, "a number")):
+        with pytest.raises(TypeError, match=f"'day': {needed} is needed, not Period"):
+            rows.write_arrow(months, tmp_path / "c.arrow", [feature])

@@ -302,6 +302,17 @@ def test_a_body_of_another_form_is_refused(ingest: Ingestion) -> None:
     assert _refused(CSV.encode(), BodyForm.PARQUET) is BodyProblem.MALFORMED
 
 
+def test_lists_that_are_nested_too_deeply_are_named(ingest: Ingestion) -> None:
+    kind = pa.float64()
+    for _ in range(60):
+        kind = pa.list_(kind)
+    table = _table().append_column("notes", pa.nulls(3, kind))
+    refusal = _refusal(ingest, body_of(table, BodyForm.PARQUET), BodyForm.PARQUET)
+    [problem] = refusal.columns
+    assert (problem.name, problem.problem) == ("", "unsupported-encoding")
+    assert "lists nested deeply" in (problem.suspected or "")
+
+
 def _with_footer_number(body: bytes, old: int, new: int) -> bytes:
     """The body with another number of rows in its footer: the place is found by trying."""
     start, changed = 0, []
