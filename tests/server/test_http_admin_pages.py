@@ -191,9 +191,9 @@ def test_a_key_is_issued_rotated_and_revoked_by_form(idle_server: Server) -> Non
     assert re.findall(r"/ui/admin/keys/([^/]+)/revoke", found) == [], (
         "a revoked key has no form"
     )
-    assert re.findall(r'<tr><th scope="row">([^<]+) <code>([^<]+)</code>', found) == [
-        (name, key_id)
-    ]
+    assert re.findall(
+        r'<tr><th scope="row"><bdi>([^<]+)</bdi> <code>([^<]+)</code>', found
+    ) == [(name, key_id)]
     for secret in (first, second):
         assert secret.partition(".")[2] not in pages, "no later page shows a secret"
 
@@ -226,7 +226,7 @@ def test_a_form_that_is_sent_twice_makes_one_key_and_shows_its_secret_twice(
     assert (
         len(
             re.findall(
-                rf'<th scope="row">{name} ',
+                rf'<th scope="row"><bdi>{name}</bdi> ',
                 browser.get("/ui/admin/keys", params={"name": name}).text,
             )
         )
@@ -284,6 +284,20 @@ def test_a_key_that_breaks_a_rule_is_not_made(
     assert idle_server.footprint() == before
 
 
+def test_a_name_of_letters_from_right_to_left_turns_no_text_beside_it(
+    idle_server: Server,
+) -> None:
+    """Without the element, a number that follows such a name stands before it."""
+    browser = signed_in(idle_server, idle_server.admin)
+    name = f"\u05de\u05e4\u05ea\u05d7 {secrets.token_hex(8)}"
+    made = browser.post("/ui/admin/keys", data={"name": name, "role.owner": "yes"})
+    assert f"The secret of <bdi>{name}</bdi>" in made.text
+    [key_id] = re.findall(r"<dd><code>(key_\w+)</code>", made.text)
+    for path in ("/ui/admin/keys", f"/ui/admin/keys/{key_id}/revoke"):
+        shown = f"<bdi>{name}</bdi> <code>{key_id}</code>"
+        assert shown in browser.get(path).text, path
+
+
 @pytest.mark.parametrize("decision", ["approve", "reject"])
 def test_an_owner_decides_about_a_waiting_job_by_form(
     idle_server: Server, decision: str
@@ -292,7 +306,7 @@ def test_an_owner_decides_about_a_waiting_job_by_form(
     owner = idle_server.granted(dataset, "owner")
     browser, path = signed_in(idle_server, owner), f"/ui/approvals/{job}"
     assert (
-        f"submitted by test <code>{analyst.id}</code>"
+        f"submitted by <bdi>test</bdi> <code>{analyst.id}</code>"
         in browser.get("/ui/approvals").text
     )
     assert "/ui/approvals" in browser.get("/ui/jobs").text

@@ -284,7 +284,7 @@ def test_rules_are_put_in_force_and_proposed_by_form(idle_server: Server) -> Non
     ):
         assert named in section(proposal, "rules")
     access = browser.get(f"/ui/datasets/{dataset}/access").text
-    giver = f"test admin <code>{idle_server.admin.id}</code></td>"
+    giver = f"<bdi>test admin</bdi> <code>{idle_server.admin.id}</code></td>"
     assert f'{giver}<td data-label="Last use of key">never' in access, (
         "who gave the role, and when its key was last used"
     )

@@ -67,8 +67,8 @@ TYPES = (
 LONG_ROW = "a text of a row is longer than any declared value"
 CUT_OFF = "not of the form that its name or media type says, cut off, or several streams in one file"
 UNSUPPORTED = (
-    "an encoding, a compression or a type, such as integers of 128 bits or lists nested deeply, that is not read; write "
-    "the file with the library's defaults and usual types"
+    "an encoding, a compression or a type, such as integers of 128 bits or lists nested deeply, that is not read; "
+    "write the file with the library's defaults and usual types"
 )
 
 PARQUET = b"PAR1\x15"
