@@ -29,6 +29,7 @@ from app.services.installation import Installation
 from app.services.ledger.balances import change_cap, list_balances, show_balance
 from app.services.ledger.external import charge_external
 from app.services.ledger.history import EVERY_ENTRY, search_entries
+from app.services.ledger.spent import show_spent
 from app.services.pagination import PageRequest
 from app.services.populations import show_population
 from app.wire.datasets import DatasetIn, DatasetOut
@@ -154,6 +155,21 @@ def test_a_dataset_that_is_erased_and_declared_again_has_what_it_had_left(
             if act["dataset"] == again.id
         ]
     assert act == {"dataset": again.id, "continues": erased.id}
+
+
+def test_what_the_erased_dataset_had_spent_is_a_part_of_what_was_spent(
+    installation: Installation,
+) -> None:
+    _erased(installation, "1")
+    again = _declared(installation).id
+    _spend(installation, again, "0.5", scope={"shard": [1]})
+    by_key = show_spent(installation, OWNER, again, by="key", actor=None)
+    assert (by_key.charged, by_key.carried, by_key.spent) == ("0.5", "1", "1.5")
+    assert [(it.charged, it.share) for it in by_key.groups] == [("0.5", 1 / 3)]
+    by_cell = show_spent(installation, OWNER, again, by="cell", actor=None)
+    shares = {it.group: (it.charged, it.share) for it in by_cell.groups}
+    assert shares["shard=1"] == ("1.5", 1.0)
+    assert shares["shard=0"] == ("1", 2 / 3)
 
 
 def test_a_check_says_that_an_account_goes_on(installation: Installation) -> None:
