@@ -8,6 +8,7 @@ of every row are then exact, and forests are drawn from the pool with replacemen
 """
 
 import argparse
+import csv
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, exp, floor, log, log10
@@ -141,7 +142,7 @@ def private_row(name: str, height: int, n_rows: int) -> tuple[str, ...]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Writes two tables."""
+    """Writes two tables; rows of datasets that do not run stay."""
     parser = argparse.ArgumentParser(
         prog="python -m research.papers.random_tree_bounds"
     )
@@ -166,11 +167,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
             pool = Pool.of(leaves >> (tallest - height), dataset.y)
             bounds.append(bounds_row(name, height, pool, random))
             private.append(private_row(name, height, len(dataset.y)))
-    for name, text in (
-        (BOUNDS, findings.csv_text(_BOUNDS, bounds)),
-        (PRIVATE_BOUNDS, findings.csv_text(_PRIVATE, private)),
+    for name, columns, rows in (
+        (BOUNDS, _BOUNDS, bounds),
+        (PRIVATE_BOUNDS, _PRIVATE, private),
     ):
-        (options.results / name).write_text(text, encoding="utf-8")
+        path = options.results / name
+        kept = _rows_of_others(path, options.datasets)
+        path.write_text(findings.csv_text(columns, [*kept, *rows]), encoding="utf-8")
+
+
+def _rows_of_others(path: Path, names: Sequence[str]) -> list[list[str]]:
+    """The rows of a file whose dataset is none of the names; none without a file."""
+    if not path.exists():
+        return []
+    _, *rows = csv.reader(path.read_text(encoding="utf-8").splitlines())
+    return [row for row in rows if row[0] not in names]
 
 
 if __name__ == "__main__":

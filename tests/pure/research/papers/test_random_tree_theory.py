@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from itertools import product
 from math import exp, log
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -554,6 +555,14 @@ def test_the_best_number_of_trees_grows_like_the_square_root_and_not_like_the_lo
     assert enough / theory.enough_trees(10**8, 0.1, 1.0) == pytest.approx(
         10 / 8, rel=0.01
     )
+
+
+def test_a_run_keeps_the_rows_of_datasets_that_do_not_run(tmp_path: Path) -> None:
+    path = tmp_path / random_tree_bounds.PRIVATE_BOUNDS
+    path.write_text("dataset,h\nvote,4\nwdbc,4\n", encoding="utf-8")
+    random_tree_bounds.main(["--heights", "1", "--results", str(tmp_path)])
+    rows = list(csv.reader(path.read_text(encoding="utf-8").splitlines()))
+    assert [row[:2] for row in rows] == [["dataset", "h"], ["vote", "4"], ["wdbc", "1"]]
 
 
 def test_the_file_has_the_private_bounds_of_the_code() -> None:
