@@ -51,7 +51,9 @@ def test_a_template_computes_nothing() -> None:
 
 
 def test_a_time_has_its_zone() -> None:
-    """In a sentence; a time in a cell has the zone in the head of its column."""
+    """In a sentence; a browser checks that a time in a cell has the zone in the head of
+    its column (tests/browser/test_pages_in_browser.py).
+    """
     bare, n_zones = list[str](), 0
     for template in TEMPLATES:
         before, *others = re.split(

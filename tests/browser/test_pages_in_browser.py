@@ -2,6 +2,7 @@
 quiet.
 """
 
+import csv
 import re
 import secrets
 from collections.abc import Iterator
@@ -40,6 +41,14 @@ TOO_WIDE = """() => document.documentElement.scrollWidth <= innerWidth ? [] : [.
   .filter(part => part.getBoundingClientRect().right > innerWidth).map(part => part.outerHTML.slice(0, 200))"""
 CUT = """() => [...document.querySelectorAll("main td, main th, main dd")]
   .filter(cell => cell.getBoundingClientRect().right > innerWidth).map(cell => cell.textContent.trim())"""
+WITHOUT_ZONE = """() => [...document.querySelectorAll("main time[datetime]")].filter(time => {
+  const cell = time.closest("td")
+  const place = cell ? cell.closest("table").tHead.rows[0].cells[cell.cellIndex] : time.closest("section")
+  return !time.nextSibling?.textContent.startsWith(" UTC") && !place?.textContent.includes("UTC")
+}).map(time => time.parentElement.outerHTML.slice(0, 200))"""
+"""Times that are followed by no zone, and that neither the head of their column nor a
+note of their section gives one.
+"""
 VIOLATIONS = "async options => (await axe.run(options)).violations.map(violation => violation.id)"
 
 pytestmark = [
@@ -258,6 +267,7 @@ def test_a_job_is_followed_from_the_quote_to_the_prediction(
         f"/ui/datasets/{dataset['id']}/uploads/{upload}/erase", f"/ui/admin/keys/{idle_server.admin.id}/revoke",
         f"/ui/datasets/{dataset['id']}/grants/{idle_server.admin.id}/revoke",
     ]  # fmt: skip
+    n_times = 0
     with browser.new_context(color_scheme="light") as context:
         page = _page(context, idle_server, complaints)
         for path in paths:
@@ -267,12 +277,72 @@ def test_a_job_is_followed_from_the_quote_to_the_prediction(
                 assert page.evaluate(TOO_WIDE) == [], (
                     f"{path} is wider than {width} pixels"
                 )
+            assert page.evaluate(WITHOUT_ZONE) == [], path
+            n_times += page.locator("main time[datetime]").count()
             page.emulate_media(color_scheme="light")
             violations = _violations(page)
             page.emulate_media(color_scheme="dark")  # the themes differ in colours only
             violations += _violations(page, runOnly=["color-contrast"])
             assert not violations, (path, violations)
+    assert n_times > len(paths)
     assert complaints == []
+
+
+@pytest.mark.parametrize("idle_server", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("script", [True, False], ids=["script", "no script"])
+def test_a_file_of_rows_is_downloaded_with_its_predictions_or_its_column_is_named(
+    browser: Browser, idle_server: Server, tmp_path: Path, script: bool
+) -> None:
+    dataset = idle_server.uploaded()["id"]
+    with worker(idle_server.settings, log=tmp_path / "worker.log"):
+        model = idle_server.trained(dataset)["model_id"]
+    rows = [{"age": age, "height": 1.75, "sex": "Male"} for age in (18, 39, 90)]
+    expected = idle_server.admin.http.post(
+        f"/models/{model}/predict", json={"rows": rows}
+    ).json()
+    complaints: list[str] = []
+    with browser.new_context(java_script_enabled=script) as context:
+        page = _page(context, idle_server, complaints)
+        page.goto(f"{idle_server.url}/ui/models/{model}")
+        page.get_by_text("Predict a CSV file").click()
+
+        def send(text: str) -> None:
+            file = FilePayload(
+                name="rows.csv", mimeType="text/csv", buffer=text.encode()
+            )
+            page.get_by_label("CSV file with a header").set_input_files(file)
+            page.get_by_role("button", name="Predict the file").click()
+
+        with page.expect_download() as downloading:
+            send(
+                "note,age,height,sex\n"
+                + "".join(
+                    f"row {row['age']},{row['age']},{row['height']},{row['sex']}\n"
+                    for row in rows
+                )
+            )
+        download = downloading.value
+        assert download.suggested_filename == f"predictions-{model}.csv"
+        with download.path().open(encoding="utf-8", newline="") as file:
+            records = list(csv.DictReader(file))
+        assert [record["note"] for record in records] == ["row 18", "row 39", "row 90"]
+        assert [record["predicted"] for record in records] == expected["labels"]
+        shares = [
+            [float(record[f"P({name})"]) for name in expected["classes"]]
+            for record in records
+        ]
+        assert shares == expected["probabilities"]
+
+        send("age,height,sex\n39,tall,Male\n")
+        refusal = page.locator("#file")
+        expect(refusal.get_by_role("alert")).to_contain_text("cannot be predicted")
+        expect(refusal.get_by_role("row").filter(has_text="height")).to_contain_text(
+            "not a number"
+        )
+        expect(refusal.get_by_role("row").filter(has_text="age")).to_have_count(0)
+        assert "tall" not in page.locator("main").inner_text()
+    # Chromium's console names the refusal
+    assert [text for text in complaints if "422" not in text] == []
 
 
 @pytest.mark.parametrize("idle_server", ["sqlite"], indirect=True)

@@ -4,9 +4,10 @@ and a foreign certificate.
 
 import os
 import signal
+import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,6 +33,7 @@ from tests.support.dask_cluster import Cluster, certificates, dask_cluster
 from tests.support.s3_server import BUCKET, credentials, s3_server
 from tests.support.stored_part import codes_of, in_store, local_rows, stored_part
 from tests.support.uploads import SCHEMA
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.long
 
@@ -123,13 +125,18 @@ def test_a_cluster_that_is_asked_to_stop_serves_the_job_that_uses_it(
             )
             for process in processes:
                 process.send_signal(signal.SIGTERM)
-            waits_until = time.monotonic() + 120
-            while cluster.log().count("ends when no job uses it") < len(processes):
-                assert time.monotonic() < waits_until
-                time.sleep(0.1)
+            told = "ends when no job uses it"
+            wait_for(
+                "every process is told to end",
+                lambda: cluster.log().count(told) >= len(processes),
+            )
             assert grow(priced, SCHEMA, rows, Noiseless(), on_tree_done=lambda: None)
             assert [process.poll() for process in processes] == [None, None]
-        assert [process.wait(timeout=120) for process in processes] == [0, 0]
+        assert _exit_codes(processes) == [0, 0]
+
+
+def _exit_codes(processes: Sequence[subprocess.Popen[bytes]]) -> list[int]:
+    return [wait_for("a process ends", process.poll) for process in processes]
 
 
 def kill_in_a_level(
@@ -164,12 +171,16 @@ def kill_in_a_level(
         )
         killer.start()
         forest = grow(priced, SCHEMA, rows, together, on_tree_done=lambda: None)
-        killer.join(timeout=60)
-        waits_until = time.monotonic() + 120
-        while len(worker_pids(connection)) < 2 and time.monotonic() < waits_until:
-            time.sleep(0.2)  # the nanny starts another worker, for the next test
+        assert stopped, "the job asked too few questions"
+        killer.join()
+        wait_for(
+            "the nanny starts another worker, for the next test",
+            lambda: (
+                stopped[0] not in worker_pids(connection)
+                and len(worker_pids(connection)) == 2
+            ),
+        )
 
-    assert stopped, "the job asked too few questions"
     assert together.n_draws == alone.n_draws
     for array, values in expected.arrays.items():
         np.testing.assert_array_equal(forest.arrays[array], values)
@@ -282,7 +293,7 @@ def test_a_scheduler_that_is_gone_fails_the_job_and_keeps_the_charge(
         cluster.scheduler.kill()
         cluster.scheduler.wait()
         jobs.append(run_one(scene, installation, key="after"))
-        assert [worker.wait(timeout=120) for worker in cluster.workers] == [1, 1], (
+        assert _exit_codes(cluster.workers) == [1, 1], (
             "workers end with their scheduler"
         )
 
