@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import inspect, text
 
+from app.access.grants import Principal, granted_to
+from app.access.tokens import Token, add_subject
 from app.core import stamps
 from app.core.errors import (
     BudgetExceeded,
@@ -43,7 +45,7 @@ from app.services.backup.restore import (
 from app.services.datasets.erase import delete_dataset, erase_upload
 from app.services.datasets.unit_erasure import erase_unit
 from app.services.installation import UNFINISHED_RESTORE, Installation
-from app.services.keys import create_key, revoke_key
+from app.services.keys import create_key, put_grant, remove_grant, revoke_key
 from app.services.ledger.heads import Heads
 from app.services.models import delete_model
 from app.wire.keys import KeyIn
@@ -560,6 +562,31 @@ def test_a_key_that_expires_is_revoked_with_the_others(
     restore(accept_loss=True)
     acts = _acts(restored().installation, EntryKind.KEY_REVOKED)
     assert key_with_an_end in {act["key"] for act in acts}
+
+
+@pytest.fixture
+def subject(scene: Scene) -> str:
+    """A subject of an identity provider that has a grant when the backup is made."""
+    now = stamps.now()
+    token = Token("https://id.invalid", "ann", frozenset(), now, now)
+    with scene.installation.database.write() as session:
+        added = add_subject(session, token).id
+    put_grant(scene.installation, OWNER, scene.dataset_id, added, role="owner")
+    return added
+
+
+@on_one_database
+def test_a_subject_has_no_grant_of_a_backup_that_lacks_acts(
+    subject: str, scene: Scene, restore: Restore, restored: Callable[[], Scene]
+) -> None:
+    """The lost act took the grant away, and the next token would admit the subject."""
+    remove_grant(scene.installation, OWNER, scene.dataset_id, subject)
+    restore(accept_loss=True)
+    again = restored().installation
+    with again.database.read() as session:
+        assert granted_to(session, Principal(subject)) == {}
+    removed = {"dataset": scene.dataset_id, "key": subject}
+    assert _acts(again, EntryKind.GRANT_REMOVED) == [removed]
 
 
 @on_one_database

@@ -154,6 +154,21 @@ def test_a_database_that_contradicts_a_head_is_refused(
 
 
 @on_one_database
+def test_two_signed_heads_of_one_size_with_other_roots_are_refused(
+    scene: Scene,
+) -> None:
+    """Each is true of one history, and the database has one of them."""
+    heads = Heads(scene.installation)
+    heads.publish()
+    other = replace(_newest(scene), root=bytes(32))
+    # without its size, as earlier versions named it
+    file = _file(scene).with_name(f"{scene.dataset_id}.checkpoint")
+    file.write_text(heads.signer.sign(other), encoding="utf-8")
+    with pytest.raises(LedgerRewound, match=scene.dataset_id):
+        Heads(scene.installation).confirm()
+
+
+@on_one_database
 @pytest.mark.parametrize("signature", ["of another key", "of another head", "none"])
 def test_a_head_without_a_signature_of_the_pinned_key_is_refused(
     scene: Scene, signature: str

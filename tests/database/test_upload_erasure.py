@@ -31,6 +31,7 @@ from app.services.installation import Installation
 from app.services.jobs.show_jobs import cancel_job
 from app.services.keys import put_grant
 from app.services.ledger.balances import show_balance
+from app.services.ledger.heads import open_log
 from app.services.pagination import PageRequest
 from grovekeeper_forests.privacy.scope import WHOLE
 from grovekeeper_verifier import control_export
@@ -350,6 +351,7 @@ def test_an_erasure_that_was_cut_off_is_completed(
 ) -> None:
     upload = _cut_off_at(erasure, "erase_upload", installation, dataset)
     assert _ages(installation, dataset) == [[1, 2, 3]]
+    assert open_log(installation).is_erased(dataset, upload), "before a row goes"
     if completed_by == "sweeper":
         tidy_rows(installation)
     else:

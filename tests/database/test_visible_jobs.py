@@ -14,6 +14,8 @@ from sqlalchemy.orm import Session
 from app.access import grants
 from app.access.grants import Principal, Role
 from app.access.tables import KeyRow
+from app.ledger import accounts
+from app.ledger.tables import EntryKind
 from app.services.jobs import show_jobs
 from app.services.ledger import history
 from app.services.pagination import PageRequest
@@ -66,16 +68,22 @@ def test_a_follower_sees_no_job_because_another_one_does(scene: Scene) -> None:
 def test_who_reads_no_ledger_finds_the_entries_of_the_own_jobs_alone(
     scene: Scene,
 ) -> None:
+    """What the key did to the whole account, as when it had another role, is none."""
     scene.submit_job(key="a")
+    with scene.installation.database.write() as session:
+        accounts.change_cap(
+            session, scene.dataset_id, 10**9, reason="less", actor=STRANGER.key_id
+        )
     _grant(scene, Role.ANALYST)
-    found = history.search_entries(
-        scene.installation,
-        STRANGER,
-        scene.dataset_id,
-        history.EVERY_ENTRY,
-        PageRequest(),
-    )
-    assert found.entries == []
+    for kinds in (None, [EntryKind.CAP]):
+        found = history.search_entries(
+            scene.installation,
+            STRANGER,
+            scene.dataset_id,
+            history.Search(kinds=kinds),
+            PageRequest(),
+        )
+        assert found.entries == []
 
 
 def _of_name(session: Session, dataset: str, key: KeyRow) -> bool:

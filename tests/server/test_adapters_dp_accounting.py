@@ -117,6 +117,7 @@ def less_than(part: Any) -> Any:
     [
         (SGD, {}),
         (GAUSSIAN, {}),
+        (BOTH, {}),
         (events.NonPrivateDpEvent(), {}),
         (events.NonPrivateDpEvent(), {"delta": "1e-7"}),
         (events.GaussianDpEvent(0.0), {}),

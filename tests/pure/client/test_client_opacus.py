@@ -90,9 +90,14 @@ def test_steps_that_were_left_are_paid_in_no_later_run(
     assert (service.n_charges, training.optimizer.n_drawn) == (2, 3)
 
 
-@pytest.mark.parametrize("setting", ["noise_multiplier", "max_grad_norm"])
-def test_a_step_with_other_noise_is_not_paid(training: Training, setting: str) -> None:
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("noise_multiplier", 0.5), ("max_grad_norm", 0.5), ("accumulated_iterations", 2)],
+)
+def test_a_step_with_other_noise_or_several_batches_is_not_paid(
+    training: Training, setting: str, value: float
+) -> None:
     with training:
-        setattr(training.optimizer, setting, 0.5)
+        setattr(training.optimizer, setting, value)
         assert _is_refused(training.optimizer.add_noise)
     assert training.optimizer.n_drawn == 0

@@ -125,9 +125,9 @@ def test_without_a_checkpoint_the_output_names_what_is_not_checked(
 def test_a_truncated_export_is_detected(
     case: Case, capsys: pytest.CaptureFixture[str], kept: int
 ) -> None:
-    checkpoint = case.checkpoint(9)
+    signed = [case.checkpoint(size) for size in (1, 9)]
     case.write(case.writer.lines()[: kept + 1])
-    assert case.check(case.export, checkpoint) == 1
+    assert case.check(case.export, *signed) == 1
     result = _answer(capsys)
     assert (
         result["reason"]
@@ -148,7 +148,7 @@ def test_a_history_that_was_rewritten_with_its_whole_chain_is_found(
     """Without a checkpoint a rewritten history verifies: it is consistent, though not
     the true history.
     """
-    checkpoint = case.checkpoint(9)
+    signed = [case.checkpoint(size) for size in (1, 9)]
     entries = copy.deepcopy(case.writer.entries)
     later = {
         "actor": "key_other",
@@ -168,7 +168,7 @@ def test_a_history_that_was_rewritten_with_its_whole_chain_is_found(
     case.write(case.writer.lines())
     assert run(case.export, as_json=True) == 0
     capsys.readouterr()
-    assert case.check(case.export, checkpoint) == 1
+    assert case.check(case.export, *signed) == 1
     result = _answer(capsys)
     assert (
         result["line"],
