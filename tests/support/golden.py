@@ -10,7 +10,6 @@ import hashlib
 import json
 import random
 import secrets
-import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -364,9 +363,11 @@ def _audited(walk: _Walk, dataset: str) -> None:
 
 def main() -> None:
     """Writes the files of all walks."""
-    shutil.rmtree(FOLDER, ignore_errors=True)
-    FOLDER.mkdir()
+    FOLDER.mkdir(exist_ok=True)
     for account in ACCOUNTS:
+        # other files of the folder are written by other commands
+        for file in FOLDER.glob(f"{account}.*"):
+            file.unlink()
         with tempfile.TemporaryDirectory() as folder:
             settings = Settings(
                 home=Path(folder, "home"),
