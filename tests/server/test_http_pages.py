@@ -4,6 +4,7 @@ obey no stored text.
 
 import re
 import secrets
+from dataclasses import replace
 from html import escape, unescape
 from urllib.parse import urlencode
 
@@ -16,6 +17,7 @@ from app.api.pages.routers import PAGES
 from tests.support.databases import on_one_idle_server, on_one_server
 from tests.support.pages import hidden, signed_in
 from tests.support.server import CSV, Server
+from tests.support.set_limits import SetLimit
 
 HOSTILE = "<script>alert('x')</script>"
 
@@ -176,11 +178,27 @@ def test_a_session_ends_with_its_key(idle_server: Server, end: str) -> None:
     assert browser.get("/").status_code == 200
     path = f"/keys/{caller.id}"
     admin = idle_server.admin.http
-    assert (
+    ended = (
         admin.delete(path)
         if end == "revoked"
         else admin.post(f"{path}/secret", json={})
-    ).status_code < 300
+    )
+    assert ended.is_success
+    assert browser.get("/").status_code == 303
+    if end == "rotated":
+        with_new_secret = replace(caller, key=ended.json()["key"])
+        again = signed_in(idle_server, with_new_secret)
+        assert again.get("/").status_code == 200
+
+
+@on_one_idle_server
+def test_a_session_ends_after_its_time(
+    idle_server: Server, set_limit: SetLimit
+) -> None:
+    """Whatever a browser does with the cookie: a copy of it may be anywhere."""
+    browser = signed_in(idle_server, idle_server.admin)
+    assert browser.get("/").status_code == 200
+    set_limit("SIGN_IN_S", -1)
     assert browser.get("/").status_code == 303
 
 
@@ -405,6 +423,9 @@ def test_a_job_is_quoted_submitted_once_and_refused_with_what_fits(
     assert [answer.status_code for answer in answers] == [303, 303]
     assert answers[0].headers["Location"] == answers[1].headers["Location"]
     assert idle_server.admin.http.get(f"/ledger/{dataset}").json()["reserved"] == "0.75"
+    analyst = signed_in(idle_server, idle_server.granted(dataset, "analyst"))
+    own = analyst.post(f"/ui/datasets/{dataset}/train", data=form)
+    assert own.status_code == 409, "the same form of another key is another request"
     job = browser.get(answers[0].headers["Location"]).text
     assert "queued" in job
     assert "0.75 ε" in job
