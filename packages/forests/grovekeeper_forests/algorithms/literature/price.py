@@ -344,8 +344,8 @@ class LabelledRandomTrees(PathForest):
         ),
         here=(
             "Random trees on hashed parts of the rows; labels by permute-and-flip on counts. Smooth sensitivity, a "
-            "child for every category, ranges of the values present and up to five levels are dropped, at a cost of 5 "
-            "points at ε = 2 in the mean over 13 datasets; which of them costs it is not measured."
+            "child for every category, ranges of the values present and, on 13 datasets, up to five levels are "
+            "dropped, at a cost of 5 points at ε = 2 in their mean; which of these costs it is not measured."
         ),
         proof="docs/proofs/srt.md",
         results="docs/results/papers.md",
