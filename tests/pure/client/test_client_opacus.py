@@ -4,7 +4,9 @@ which takes 5.4 GB with PyTorch, is replaced by classes that count; see
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from fractions import Fraction
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -12,6 +14,8 @@ import pytest
 
 from grovekeeper_client.adapters import opacus
 from grovekeeper_client.adapters.opacus import Plan, Training, UnpaidStep
+
+PLAN = Plan(steps=2, noise_multiplier=4.0, sample_rate=1.0, expected_batch_size=10)
 
 
 class Optimizer:
@@ -25,6 +29,16 @@ class Optimizer:
 
     def add_noise(self) -> None:
         self.n_drawn += 1
+
+
+class Accountant:
+    """Its ε is the sample rate of its only part."""
+
+    history: Sequence[tuple[float, float, int]] = ()
+
+    def get_epsilon(self, _delta: float) -> float:
+        ((_, sample_rate, _),) = self.history
+        return sample_rate
 
 
 class Service:
@@ -50,6 +64,7 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Service:
                 forbid_grad_accumulation=_checked
             )
         },
+        "opacus.accountants": {"RDPAccountant": Accountant},
         "opacus.optimizers": {"DPOptimizer": Optimizer},
         "opacus.validators": {"ModuleValidator": SimpleNamespace(validate=_checked)},
     }
@@ -65,8 +80,7 @@ def training(service: Service) -> Training:
     """Two steps on every row."""
     facts = {"account": {"unit": "mu_squared"}}
     dataset: Any = SimpleNamespace(id="ds_a", facts=facts, client=service)
-    plan = Plan(steps=2, noise_multiplier=4.0, sample_rate=1.0, expected_batch_size=10)
-    return opacus.Training(dataset, plan, None, None, description="incomes")
+    return opacus.Training(dataset, PLAN, None, None, description="incomes")
 
 
 def _is_refused(step: Callable[[], None]) -> bool:
@@ -101,3 +115,11 @@ def test_a_step_with_other_noise_or_several_batches_is_not_paid(
         setattr(training.optimizer, setting, value)
         assert _is_refused(training.optimizer.add_noise)
     assert training.optimizer.n_drawn == 0
+
+
+@pytest.mark.usefixtures("service")
+def test_a_sample_costs_what_the_floats_draw() -> None:
+    """A row is drawn where a float32, of 24 bits, is below the rate."""
+    sampled = replace(PLAN, sample_rate=0.25, delta="1e-8")
+    epsilon = opacus._loss(sampled, "rho")["epsilon"]
+    assert Fraction(epsilon) >= Fraction(1, 4) + Fraction(1, 2**23)
