@@ -4,19 +4,11 @@ import csv
 import io
 from collections.abc import Sequence
 
-_READ_AS_FORMULAS = ("=", "+", "-", "@", "\t", "\r")
+from grovekeeper_common.number_text import not_computed
 
 
 def line(cells: Sequence[object]) -> str:
-    """A line of CSV. ``None`` is an empty cell; a text that a spreadsheet would read as a
-    formula has an apostrophe before it.
-    """
+    """A line of CSV. ``None`` is an empty cell; no spreadsheet computes a text."""
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerow(map(_cell, cells))
+    csv.writer(text, lineterminator="\n").writerow(map(not_computed, cells))
     return text.getvalue()
-
-
-def _cell(value: object) -> object:
-    if isinstance(value, str) and value.startswith(_READ_AS_FORMULAS):
-        return f"'{value}"
-    return "" if value is None else value

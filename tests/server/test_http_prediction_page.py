@@ -68,8 +68,8 @@ def test_a_file_as_spreadsheets_write_it_comes_back_with_its_predictions(
         "Müller;age;sex;height\r\n"
         '"=1+1; ä";39;Male;1,75\r\n'
         "\r\n"
-        "x;40;Female;NA\r\n"
-        "y;61;;1.234,5\r\n"
+        "-88,50;40;Female;NA\r\n"
+        "-y;61;;1.234,5\r\n"
     )
     answer = sent(trained, text.replace("1.234", "1").encode("latin-1"), GERMAN)
     found = records(answer)
@@ -77,8 +77,8 @@ def test_a_file_as_spreadsheets_write_it_comes_back_with_its_predictions(
     name = f'attachment; filename="predictions-{model}.csv"'
     assert answer.headers["Content-Disposition"] == name
     assert list(found[0])[:4] == ["Müller", "age", "sex", "height"]
-    # a spreadsheet runs no cell
-    assert [row["Müller"] for row in found] == ["'=1+1; ä", "x", "y"]
+    # a spreadsheet runs no cell, and a number stays one
+    assert [row["Müller"] for row in found] == ["'=1+1; ä", "-88,50", "'-y"]
     assert [row["height"] for row in found] == ["1,75", "NA", "1,5"]
 
     rows = [

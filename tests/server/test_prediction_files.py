@@ -501,6 +501,20 @@ def test_classes_and_columns_may_have_the_names_of_each_other(
     ]
 
 
+@pytest.mark.usefixtures("library")
+def test_a_spreadsheet_computes_no_text_of_a_csv(
+    predict: Predict, tmp_path: Path
+) -> None:
+    kept = ["=1+1", "@x", "+x", "-x", "-88.50", "-88,50", "+1e-7", "", "x=1"]
+    rows = [{"age": 30, "height": 1.5, "sex": "Male", "=note": cell} for cell in kept]
+    _write(tmp_path / "in.csv", rows, quoting=csv.QUOTE_MINIMAL)
+    result = predict("in.csv", "--output", "out.csv", "--keep", "=note")
+    assert result.exit_code == 0, result.output
+    assert [row["'=note"] for row in _read(tmp_path / "out.csv")] == [
+        *("'=1+1", "'@x", "'+x", "'-x", "-88.50", "-88,50", "+1e-7", "", "x=1")
+    ]
+
+
 @pytest.mark.usefixtures("small_blocks")
 def test_all_parts_are_answered_by_the_model_that_an_alias_named_at_first(
     server: Server, client: Client, tmp_path: Path

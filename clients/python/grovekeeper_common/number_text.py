@@ -12,6 +12,8 @@ NUMBER = (
 )
 NAN = r"(?i)^[+-]?nan$"
 LIKE_NUMBER = r"^[-+0-9.,'eE \t]*[0-9][-+0-9.,'eE \t]*$"
+COMPUTED = r"^[=+@\t\r-]"
+"""Begins texts that a spreadsheet computes, and numbers."""
 BLANKS = " \t"
 """Around a number, they do not count."""
 _LEAST_PLAIN = 1e-6
@@ -19,6 +21,7 @@ _FIRST_WITH_POWER = 1e21
 """Between them a number is written without a power of ten."""
 _number = re.compile(NUMBER)
 _nan = re.compile(NAN)
+_computed = re.compile(COMPUTED)
 _like_number = re.compile(LIKE_NUMBER)
 
 
@@ -59,6 +62,15 @@ def with_point(text: str) -> str:
     if not _like_number.fullmatch(text):
         return text
     return text.replace(".", "'").replace(",", ".")
+
+
+def not_computed(cell: object) -> object:
+    """A cell of CSV, with an apostrophe before a text that a spreadsheet would compute.
+    The text of a number, also with a decimal comma, stays as it is.
+    """
+    if not isinstance(cell, str) or not _computed.match(cell):
+        return cell
+    return cell if _number.fullmatch(cell.replace(",", ".", 1)) else f"'{cell}"
 
 
 def text_of_number(number: float) -> str:

@@ -41,6 +41,7 @@ from grovekeeper_client.models import (
 from grovekeeper_common import suspicions
 from grovekeeper_common.durable_files import new_file
 from grovekeeper_common.json_types import JsonMapping, JsonObject
+from grovekeeper_common.number_text import not_computed
 from grovekeeper_common.prediction_columns import PREDICTED, share_column
 
 HAS_PYARROW = find_spec("pyarrow") is not None
@@ -342,7 +343,9 @@ def _of_rows(rows: Iterator[Row], raw: BinaryIO, task: Task) -> _Parts:
 
 
 class _CsvWriter:
-    """Writes columns of lists as CSV: texts in quotes, numbers without."""
+    """Writes columns of lists as CSV: texts in quotes, numbers without. A spreadsheet
+    computes no text.
+    """
 
     def __init__(self, file: BinaryIO) -> None:
         self._text = io.TextIOWrapper(file, "utf-8", newline="")
@@ -355,9 +358,10 @@ class _CsvWriter:
         """Writes columns, which are lists."""
         columns = {**kept, **predicted}
         if not self._has_header:
-            self._csv.writerow(columns)
+            self._csv.writerow(map(not_computed, columns))
             self._has_header = True
-        self._csv.writerows(zip(*columns.values(), strict=True))
+        cells = (map(not_computed, column) for column in columns.values())
+        self._csv.writerows(zip(*cells, strict=True))
 
     def close(self) -> None:
         """Hands everything to the file, which stays open."""

@@ -16,7 +16,7 @@ from grovekeeper_client import rows as row_kinds
 from grovekeeper_client.cli.command import WrongUse
 from grovekeeper_common import suspicions, text_cells
 from grovekeeper_common.json_types import JsonMapping
-from grovekeeper_common.number_text import BLANKS
+from grovekeeper_common.number_text import BLANKS, COMPUTED, not_computed
 
 _QUOTED = re.compile(rb'(?<![^,\n])"(?:[^"]|"")*+"(?=,|\r?\n|\Z)')
 """A cell of CSV in quotes that every reader understands in the same way."""
@@ -182,6 +182,9 @@ class TableWriter:
         for name in classes:
             columns[name] = _array(predicted[name], pa.float64())
         table = pa.table(columns)
+        if self._open is pa_csv.CSVWriter:
+            names = list(map(not_computed, table.column_names))
+            table = pa.table(list(map(_not_computed, table.columns)), names)
         try:
             if self._writer is None:
                 self._schema = table.schema.remove_metadata()
@@ -196,6 +199,14 @@ class TableWriter:
         """Writes the end of the file."""
         if self._writer is not None:
             self._writer.close()
+
+
+def _not_computed(cells: Any) -> Any:
+    """As :func:`not_computed`, for a column of any type."""
+    has_text = pa.types.is_string(cells.type) or pa.types.is_large_string(cells.type)
+    if not has_text or not pc.any(pc.match_substring_regex(cells, COMPUTED)).as_py():
+        return cells
+    return pa.array(map(not_computed, cells.to_pylist()), cells.type)
 
 
 def _array(cells: Any, kind: Any) -> Any:
