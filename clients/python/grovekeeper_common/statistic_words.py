@@ -228,7 +228,7 @@ def error_of(text: str) -> dict[str, str]:
 def _named(text: str) -> tuple[str, str]:
     found = _NAMED.fullmatch(text)
     if found is None:
-        raise ValueError(f"a text is column=values, not {text!r}")
+        raise ValueError(f"write column=values, not {text!r}")
     quoted, plain, values = found.groups()
     return plain or quoted.replace('""', '"'), values
 

@@ -34,7 +34,8 @@ def create(
     call: Remote,
     name: Annotated[str, argument("Name of the person or program.")],
     role: list[str] | None = option(
-        "admin, owner or auditor, everywhere; may be repeated."
+        "admin, owner or auditor, everywhere; may be repeated. Analysts and predictors "
+        "need none: datasets grant makes them one of a dataset."
     ),
     expires_at: Expires = None,
     save: SaveOption = None,

@@ -270,11 +270,13 @@ def entries(call: Remote, account: AccountArgument, chosen: EntryOptions) -> Non
 def spent(
     call: Remote,
     dataset: DatasetArgument,
-    by: str = option("key, purpose, key,purpose, kind, month or cell.", default="key"),
+    by: str = option(
+        "key, purpose, kind, month or cell; key,purpose for both.", default="key"
+    ),
     actor: str | None = option("Only charges of this key, by id or name."),
 ) -> None:
-    """Add up what was charged by key, purpose, both, kind, month or cell. An analyst
-    sees the charges of the own key.
+    """Add up what was charged by key, purpose, both, kind, month or cell (--by). An
+    analyst sees the charges of the own key.
     """
     output = call.output
     answer = call.ask(lambda client: client.spent(dataset, by=by, actor=actor))
