@@ -198,7 +198,10 @@ def test_the_chain_verifies_with_cells_late_joins_and_caps_that_move(
         summary = verified(session, "pop_a")
     assert summary.kinds == {"open": 1, "join": 2, "load": 5, "cap": 2}
     assert (summary.together, summary.printable) == (130, 170)
-    assert all(each.n_bounds == 0 for each in summary.compared.values())
+    assert {name: each.n_bounds for name, each in summary.compared.items()} == {
+        "ds_1": 0,
+        "ds_2": 0,
+    }
 
 
 def test_with_a_delta_the_highest_cap_counts_since_something_is_held(

@@ -19,10 +19,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from pydantic import ValidationError
 from sqlalchemy import delete, text
+from sqlalchemy.orm import Session
 
 from app.core import limits
 from app.core.errors import (
@@ -42,6 +44,7 @@ from app.db.database import transaction_time
 from app.jobs import outbox
 from app.jobs.outbox import DeliveryRow, WebhookRow
 from app.jobs.states import EndReason
+from app.jobs.tables import JobRow
 from app.ledger import control, tables
 from app.services import webhook_sender
 from app.services.datasets.erase import delete_dataset
@@ -298,15 +301,23 @@ def test_a_declaration_that_brings_spend_into_a_population_is_told_to_its_member
 
 
 def test_a_transaction_that_rolls_back_tells_nothing(
-    scene: Scene, here: Installation, set_limit: SetLimit
+    scene: Scene, here: Installation
 ) -> None:
     _told(here, scene, "https://hooks.invalid/")
-    set_limit("MAX_UNFINISHED_JOBS_PER_KEY", 1)
     scene.submit(key="a")
-    before = _waiting(scene)
-    with pytest.raises(Exception, match="unfinished"):
+    queued, accepted = list[int](), notices.accepted
+
+    def accept_and_fail(session: Session, row: JobRow) -> None:
+        accepted(session, row)
+        queued.append(session.query(DeliveryRow).count())
+        raise ConnectionError
+
+    with (
+        patch.object(notices, "accepted", accept_and_fail),
+        pytest.raises(ConnectionError),
+    ):
         scene.submit(key="b")
-    assert (before, _waiting(scene)) == (1, 1)
+    assert (queued, _waiting(scene)) == ([2], 1)
 
 
 def test_a_process_that_dies_between_sending_and_removing_loses_nothing(

@@ -163,7 +163,7 @@ def test_a_damaged_code_of_a_column_is_in_the_cell_other(ingest, damaged):
     ]
     store_table(pa.Table.from_arrays(arrays, schema=form), ingest.destination)
     if damaged is None:
-        with pytest.raises(Exception, match="damaged"):
+        with pytest.raises(InstallationError, match="damaged"):
             ingest.read_box(Scope({"region": ("OTHER",)}))
         return
     first = table.column("row_id")[0].as_py()

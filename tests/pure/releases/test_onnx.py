@@ -12,6 +12,7 @@ import onnx
 import onnxruntime
 import pytest
 from onnx.reference import ReferenceEvaluator
+from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
 from grovekeeper_forests import catalogue, limits
 from grovekeeper_forests.bins import quantile_bins
@@ -371,7 +372,7 @@ def test_numbers_in_single_precision_are_refused() -> None:
     raw = raw_rows(grown.schema, 5, seed=9)
     raw["count"] = np.zeros((5, 1), dtype=np.float32)
 
-    with pytest.raises(Exception, match=r"tensor\(double\)"):
+    with pytest.raises(InvalidArgument, match=r"tensor\(double\)"):
         session(exported(grown)).run(None, raw)
 
 

@@ -128,7 +128,7 @@ def test_price_has_a_part_per_layer_and_sharing_is_by_rows_or_by_budget() -> Non
     assert isinstance(together.event, Sequential)
     assert isinstance(apart.event, Parallel)
     assert [part.event.parts[0].times for part in together.event.parts] == [3, 2]
-    assert all(isinstance(part.event, Parallel) for part in sharded.event.parts)
+    assert [type(part.event) for part in sharded.event.parts] == [Parallel, Parallel]
 
 
 @pytest.mark.parametrize("assignment", ["sequential", "sharded"])
