@@ -9,7 +9,9 @@ from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import select
 
+from app.access.tables import AnswerRow
 from app.db.revisions import head_revision
 from tests.support.databases import on_one_idle_server
 from tests.support.estate import with_person
@@ -150,6 +152,23 @@ def test_administration_is_for_admins_alone(idle_server: Server) -> None:
             == 403
         )
     assert idle_server.footprint() == before
+
+
+def test_a_form_that_is_sent_twice_shows_its_secret_again_and_the_database_has_none(
+    idle_server: Server,
+) -> None:
+    browser = signed_in(idle_server, idle_server.admin)
+    once = {"once": secrets.token_urlsafe(16)}
+    form = once | {"name": f"churn {secrets.token_hex(8)}"}
+    shown = {_secret(browser.post("/ui/admin/keys", data=form)) for _ in range(2)}
+    rotate = f"/ui/admin/keys/{min(shown).partition('.')[0]}/rotate"
+    shown |= {_secret(browser.post(rotate, data=once)) for _ in range(2)}
+    assert len(shown) == 2
+    with idle_server.database.read() as session:
+        stored = list(session.scalars(select(AnswerRow.body)))
+    for key in shown:
+        secret = key.partition(".")[2].encode()
+        assert not [body for body in stored if secret in bytes(body)]
 
 
 def test_a_key_is_issued_rotated_and_revoked_by_form(idle_server: Server) -> None:
