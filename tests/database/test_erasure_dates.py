@@ -31,7 +31,7 @@ from tests.support.databases import on_one_database
 from tests.support.job_kinds import claimed, run_here
 from tests.support.ruled import SECOND, grant, set_rules
 from tests.support.two_datasets import Pair
-from tests.support.waiting import eventually
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.contract, pytest.mark.in_turn("database_url")]
 
@@ -215,6 +215,6 @@ def test_a_serving_process_erases_at_its_start(scene: Scene) -> None:
     tasks = upkeep(scene.installation, Heads(scene.installation))
     for task in tasks:
         task.start()
-    assert eventually(lambda: not _has_rows(scene), within_s=60)
+    wait_for("the rows are erased", lambda: not _has_rows(scene))
     for task in tasks:
         task.stop()

@@ -43,7 +43,7 @@ from tests.support.job_kinds import (
     submitted_and_claimed,
 )
 from tests.support.sweeping import expired_at, tidy_after_a_lease
-from tests.support.waiting import eventually
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.contract
 
@@ -157,8 +157,13 @@ def test_the_last_commit_is_repeated_until_the_database_answers(
         threading.Thread(target=end_after_many_attempts).start()
 
     def end_after_many_attempts() -> None:
-        eventually(lambda: outage.refused > 5 * _FORMER_ATTEMPTS, within_s=60)
-        outage.is_on = False
+        try:
+            wait_for(
+                "the commit is tried again and again",
+                lambda: outage.refused > 5 * _FORMER_ATTEMPTS,
+            )
+        finally:
+            outage.is_on = False
 
     run_here(scene.installation, claimed(scene.installation), work)
     assert outage.refused > 5 * _FORMER_ATTEMPTS
@@ -207,7 +212,7 @@ def test_a_worker_whose_lease_ended_in_an_outage_extends_it_after_the_first_swee
                 until = scene.job(job_id).lease_until
                 return until is not None and until > transaction_time(session)
 
-        assert eventually(is_extended, within_s=60)
+        wait_for("the lease is extended", is_extended)
         perform_here(task)
 
     run_here(scene.installation, claim, work)

@@ -21,7 +21,7 @@ from app.services.ledger.heads import Heads
 from tests.support.crash_scene import Scene
 from tests.support.job_kinds import submitted_and_claimed
 from tests.support.sweeping import expired_at
-from tests.support.waiting import eventually
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.contract
 
@@ -83,8 +83,8 @@ def test_a_serving_process_ends_a_lost_job_while_every_worker_is_busy(
     tasks = upkeep(brief, Heads(brief))
     for task in tasks:
         task.start()
-    assert eventually(lambda: scene.end(job_id)[:2] == ("failed", "lost"), within_s=60)
-    assert eventually(lambda: "a paid job was lost" in caplog.text, within_s=60)
+    wait_for("the job is lost", lambda: scene.end(job_id)[:2] == ("failed", "lost"))
+    wait_for("the loss is logged", lambda: "a paid job was lost" in caplog.text)
     for task in tasks:
         task.stop()
 

@@ -18,7 +18,7 @@ from app.services.webhooks import _Held
 from tests.support.receiver import Receiver, listening
 from tests.support.set_limits import SetLimit
 from tests.support.tls_proxy import make_certificates
-from tests.support.waiting import eventually
+from tests.support.waiting import wait_for
 
 PRIVATE = [
     "192.0.0.1", "192.0.0.9", "192.0.0.10", "192.0.0.170", "192.0.0.255", "192.88.99.1", "3fff::1", "3fff:fff:ffff::1",
@@ -152,11 +152,11 @@ def test_a_receiver_that_does_not_answer_the_handshake_is_a_silent_one(
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"https://127.0.0.1:{silent.getsockname()[1]}/"
         # a busy machine may take as long before it begins the handshake
-        assert eventually(
+        wait_for(
+            "the sender gives up the handshake",
             lambda: (
                 webhook_sender.send(url, b"{}", {}, allowed=_LOOPBACK) == "no-answer"
             ),
-            within_s=60,
         )
 
 
