@@ -122,7 +122,7 @@ def test_a_change_is_compared_with_the_rules_that_are_in_force_under_its_lock(
     assert shown.proposal is not None, "more than the rules in force admit"
 
 
-@pytest.mark.parametrize("by", ["grant", "key"])
+@pytest.mark.parametrize("by", ["grant", "role", "key"])
 def test_a_proposal_of_a_former_owner_is_confirmed_by_nobody(
     scene: Scene, by: str
 ) -> None:
@@ -131,6 +131,8 @@ def test_a_proposal_of_a_former_owner_is_confirmed_by_nobody(
     set_rules(scene, by=SECOND, largest_job="0.9")
     if by == "grant":
         remove_grant(scene.installation, OWNER, scene.dataset_id, SECOND.key_id)
+    elif by == "role":
+        grant(scene, "analyst")
     else:
         revoke_key(scene.installation, ADMIN, SECOND.key_id)
     answer = set_rules(scene, largest_job="0.9")

@@ -5,6 +5,7 @@ both databases.
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from unittest.mock import patch
 
 import pytest
 
@@ -14,6 +15,7 @@ from app.core.errors import (
     DatasetDeleted,
     Frozen,
     LeaseLost,
+    NoRowsYet,
     NotFound,
 )
 from app.datasets import catalog
@@ -205,6 +207,17 @@ def test_an_upload_of_either_dataset_counts_as_read(
         charge.charge_claimed(installation, claimed(installation))
     with installation.database.read() as session:
         assert queue.reads_upload(session, dataset_id, upload)
+
+
+@on_one_database
+def test_a_job_needs_rows_of_both(scene: Scene) -> None:
+    """Rows that are not there would cost budget."""
+    with patch.object(Scene, "upload"):
+        pair = Pair.beside(scene)
+    for order in (pair, pair.swapped):
+        with pytest.raises(NoRowsYet):
+            order.submit(key="k")
+    assert [entry.kind for entry in scene.entries()] == ["open"]
 
 
 @pytest.mark.parametrize("which", ["first", "second"])
