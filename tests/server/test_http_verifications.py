@@ -172,6 +172,7 @@ def test_a_command_verifies_here_and_states_what_it_found(
     silent = CliRunner().invoke(grovekeeper, verify)
     assert silent.exit_code == 0, silent.output
     assert silent.stdout.startswith("VERIFIED: A checkpoint of ")
+    assert "not stated to the service: an auditor adds --state" in silent.stdout
     assert _shown(idle_server, dataset) == [], "nothing is stated unasked"
     CliRunner().invoke(grovekeeper, [*verify, "--state"])
     [shown] = _shown(idle_server, dataset)

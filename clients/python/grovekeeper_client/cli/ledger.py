@@ -375,7 +375,9 @@ def verify_account(
         verdict = result["verdict"]
         output.json(result)
         output.say(f"{verdict}: {result['note'] if code == 0 else result['reason']}")
-        if state and code != verifier.UNREADABLE:
+        if not state:
+            output.say("not stated to the service: an auditor adds --state")
+        elif code != verifier.UNREADABLE:
             client.state_verification(account, verdict=verdict, checkpoint=note)
             output.say("stated to the service, under the name of your key")
     raise typer.Exit(code)
