@@ -572,7 +572,7 @@ def test_the_dashboard_works_below_a_path_prefix(
 
 
 @pytest.mark.parametrize("idle_server", ["sqlite"], indirect=True)
-def test_phones_show_every_fact_of_home_and_a_job_without_scrolling(
+def test_phones_show_every_fact_of_home_report_and_job_without_scrolling(
     browser: Browser, idle_server: Server
 ) -> None:
     dataset = idle_server.uploaded(
@@ -585,10 +585,14 @@ def test_phones_show_every_fact_of_home_and_a_job_without_scrolling(
     job = idle_server.submitted(dataset, **body).json()["job_id"]
     with browser.new_context(viewport=ViewportSize(width=390, height=844)) as context:
         page = _page(context, idle_server, [])
-        page.goto(f"{idle_server.url}/")
-        expect(page.get_by_role("heading", name="Ledgers to verify")).to_be_visible()
-        assert page.evaluate(CUT) == []
-        assert _violations(page) == []
+        for path, title in (
+            ("/", "Ledgers to verify"),
+            (f"/ui/ledger/{dataset}/report", "Who has access"),
+        ):
+            page.goto(f"{idle_server.url}{path}")
+            expect(page.get_by_role("heading", name=title)).to_be_visible()
+            assert page.evaluate(CUT) == [], path
+            assert _violations(page) == [], path
         for path in (f"/ui/jobs?dataset={dataset}", f"/ui/jobs/{job}"):
             page.goto(f"{idle_server.url}{path}")
             assert page.evaluate(CUT) == [], path
