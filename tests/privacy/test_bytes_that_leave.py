@@ -166,7 +166,7 @@ def _in_a_child(task: JobTask, log: Path) -> tuple[int, bytes]:
     assert child.stdout is not None
     child.stdin.write(task.to_text().encode() + b"\n")
     progress = child.stdout.read().encode()
-    exit_code = child.wait(timeout=120)
+    exit_code = child.wait()
     child.close()
     return exit_code, progress
 

@@ -508,7 +508,7 @@ def test_the_child_of_a_job_succeeds_and_says_how_many_trees_it_grew(
         )
         assert child.stdout is not None
         child.stdin.write(task.to_text().encode() + b"\n")
-        said, exit_code = child.stdout.read(), child.wait(timeout=120)
+        said, exit_code = child.stdout.read(), child.wait()
         child.close()
         assert (exit_code, said) == (0, "." * (2 + job.n_trees)), (
             "loaded, began, and one for each tree"
