@@ -1,7 +1,7 @@
 """Tests rules and approvals under concurrent processes, on both databases."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from fractions import Fraction
 from pathlib import Path
@@ -53,24 +53,35 @@ def test_a_quota_holds_at_once_and_is_filled(race: Race, scene: Scene) -> None:
 
 
 def test_a_waiting_job_has_one_end(race: Race, scene: Scene) -> None:
-    """Two owners decide, a third cancels, and the sweeper expires, all at once."""
+    """Two owners decide, a third cancels, and the sweeper expires, all at once. On a busy
+    machine one of them may be the first everywhere, so the race is run again.
+    """
     set_rules(scene, approval_above="0.001")
-    jobs = []
-    for number in range(2):
-        key_id = f"key_analyst{number}"
+    analysts = [Principal(f"key_analyst{number}") for number in range(2)]
+    for analyst in analysts:
         with scene.installation.database.write() as session:
             keys.add(
-                session,
-                key_id=key_id,
-                secret="s" * 43,
-                name="test",
-                roles=[],
+                session, key_id=analyst.key_id, secret="s" * 43, name="test", roles=[]
             )
-        grant(scene, "analyst", to=Principal(key_id))
-        jobs += [
-            scene.submit_job(key=f"{number}-{turn}", by=Principal(key_id))
-            for turn in range(3)
-        ]
+        grant(scene, "analyst", to=analyst)
+    kinds = set[str]()
+    for turn in range(9):
+        kinds |= _ended_at_once(race, scene, analysts, turn)
+        if len(kinds) > 1:
+            break
+    assert len(kinds) > 1, "several kinds of ends took part"
+    assert scene.verified().tightest.load == 0
+
+
+def _ended_at_once(
+    race: Race, scene: Scene, analysts: Sequence[Principal], turn: int
+) -> set[str]:
+    """Ends six waiting jobs in five processes, and returns the kinds of ends."""
+    jobs = [
+        scene.submit_job(key=f"{turn}-{number}", by=analyst)
+        for analyst in analysts
+        for number in range(3)
+    ]
     results = race(
         scene.installation,
         "end_waiting_jobs",
@@ -95,10 +106,7 @@ def test_a_waiting_job_has_one_end(race: Race, scene: Scene) -> None:
             "reserve",
             "expire" if last == "expire" else "void",
         ]
-    assert len({event.split()[0] for event in succeeded}) > 1, (
-        "several kinds of ends took part"
-    )
-    assert scene.verified().tightest.load == 0
+    return {event.split()[0] for event in succeeded}
 
 
 def test_no_job_is_charged_after_the_answer_to_a_freeze(
