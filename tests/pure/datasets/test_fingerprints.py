@@ -20,6 +20,7 @@ from app.core.files import Directory
 from app.core.sealed_files import DataKey, SealedFile
 from app.datasets import fingerprints, row_files
 from grovekeeper_forests.data.schema import Feature, Label, Schema
+from tests.support.set_limits import SetLimit
 from tests.support.uploads import (
     DATA_KEY,
     GOOD_ROW,
@@ -190,8 +191,11 @@ def test_without_the_key_a_guess_cannot_be_tested(ingest: Ingestion) -> None:
     assert [with_key] == printed(ingest) != [without]
 
 
-def test_a_refused_upload_leaves_no_fingerprint(ingest: Ingestion) -> None:
+def test_a_refused_upload_leaves_no_fingerprint(
+    ingest: Ingestion, set_limit: SetLimit
+) -> None:
     """Not even of the rows before the refused one, which were written already."""
+    set_limit("MAX_BLOCK_ROWS", 2)
     with pytest.raises(RowsInvalid, match="does not match"):
         ingest(HEADER + 20_000 * GOOD_ROW + 'x,1.75,Male,"Bern, BE",>50K\n')
     assert ingest.files() == []
