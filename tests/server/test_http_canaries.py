@@ -49,7 +49,7 @@ from tests.support.server import (
     training,
     worker,
 )
-from tests.support.waiting import eventually
+from tests.support.waiting import wait_for
 
 SHORT = ("rpf", "rdt-ta", "sspe-1")
 OF_ROWS = [
@@ -156,9 +156,7 @@ def _aborted_upload(walk: Walk, dataset: str) -> None:
         ("127.0.0.1", httpx.URL(walk.server.url).port or 0), timeout=60
     ) as connection:
         connection.sendall(head.encode() + body[: len(body) // 2])
-        assert eventually(lambda: any(walk.server.sizes_of_spools()), within_s=120), (
-            "the text is spooled"
-        )
+        wait_for("the text is spooled", lambda: any(walk.server.sizes_of_spools()))
 
 
 def _requests(walk: Walk, caller: Caller, dataset: str, model: str) -> None:

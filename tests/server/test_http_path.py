@@ -29,7 +29,7 @@ from tests.support.server import (
     training,
     worker,
 )
-from tests.support.waiting import eventually
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.in_turn("server")
 
@@ -506,7 +506,7 @@ def test_models_answer_when_every_table_of_datasets_ledger_and_jobs_is_gone(
     # ready, with an empty cache
     with running_server(database_url, tmp_path / "home", n_workers=0) as server:
         # a task of the service that reads several of them may be in a deadlock with it
-        assert eventually(lambda: _are_dropped(server, keep=needed), within_s=120)
+        wait_for("tables are dropped", lambda: _are_dropped(server, keep=needed))
         http = server.client(predictor.key)
         assert http.get(model).json() == card
         assert http.post(f"{model}/predict", json=ROWS).status_code == 200

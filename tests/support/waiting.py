@@ -28,13 +28,3 @@ def wait_for(awaited: str, ask: Callable[[], _Answer | None]) -> _Answer:
             raise TimeoutError(f"not within {PATIENCE_S} s: {awaited}")
         time.sleep(_PAUSE_S)
     return answer
-
-
-def eventually(holds: Callable[[], bool], *, within_s: float) -> bool:
-    """Waits until a condition holds; ``False`` if it does not hold in time."""
-    deadline = time.monotonic() + within_s
-    while not holds():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True

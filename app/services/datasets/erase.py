@@ -189,7 +189,7 @@ def erase_due(installation: Installation) -> list[str]:
 
 
 def _is_deleted_now(installation: Installation, dataset_id: str) -> bool:
-    """Deletes a dataset unless another process did, or an admin moved the date."""
+    """Deletes a dataset unless another process did, as its row says under the lock."""
     with installation.database.write() as session:
         is_deleted = catalog.locked(session, dataset_id).is_deleted
         if is_deleted or dataset_id not in rules.due_accounts(session):
